@@ -17,7 +17,7 @@ from symbiont_ecology.extensions.data.writing import items_as_lines
 from symbiont_ecology.run.start import start
 from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.data import reference_answer
-from symbiont_ecology.tasks.grading import Exact, ReferenceVerifier
+from symbiont_ecology.tasks.grading import ReferenceVerifier, graders
 from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.tasks.synthetic.family import SyntheticTask
 from symbiont_ecology.tasks.synthetic.styles import prompt_styles
@@ -60,7 +60,7 @@ def foreign(number: int = 0, **changes: str) -> Item:
         f"g{number}",
         question=fields["prompt"],
         reply_limit=max(DEFAULT_REPLY_LIMIT, len(answer.encode(errors="replace")) + 1),
-        verifier=ReferenceVerifier(Exact(), (answer,)),
+        verifier=ReferenceVerifier(graders.build("exact"), (answer,)),
         answer=answer,
         **fields,
     )

@@ -49,8 +49,8 @@ def everything(item: Item) -> list[str]:
     """All conventions, and the options of families that have few."""
     family = family_of(item.family)
     answers = family.answers(item.question)
-    others = family.other_offers(item.answer, answers)
-    return list(dict.fromkeys((*answers, *sorted(others), item.answer)))
+    options = ("yes", "no", "True", "False", "1", "0") if "truth" in family.group else ()
+    return list(dict.fromkeys((*answers, *options)))
 
 
 @every_cell

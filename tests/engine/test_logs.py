@@ -68,14 +68,16 @@ def test_a_run_on_a_log_resumes_exactly(
 
 def test_every_row_that_is_not_held_out_comes_once_in_a_pass(log: Path) -> None:
     stream, rows = stream_of(log), rows_of(town())
-    generations = -(-stream.length // 6)
+    generations = -(-len(stream.rows) // 6)
     seen = [item for generation in range(generations) for item in stream.questions(generation)]
-    first = [(i.user, i.prompt, i.logged.text) for i in seen[: stream.length] if i.logged]
+    first = [(i.user, i.prompt, i.logged.text) for i in seen[: len(stream.rows)] if i.logged]
     kept = [(row["user"], row["prompt"], row["reply"]) for row in rows]
-    assert 0.8 * len(rows) < stream.length < len(rows)
-    assert len(first) == stream.length
+    assert 0.8 * len(rows) < len(stream.rows) < len(rows)
+    assert len(first) == len(stream.rows)
     assert not set(first) - set(kept)
-    assert seen[stream.length :] == seen[: len(seen) - stream.length]  # from the beginning again
+    assert (
+        seen[len(stream.rows) :] == seen[: len(seen) - len(stream.rows)]
+    )  # from the beginning again
     held_out = {item.prompt for item in stream.drawn(1000, seed=0, split="holdout")}
     assert held_out
     assert held_out.isdisjoint(item.prompt for item in seen)

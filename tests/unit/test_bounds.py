@@ -95,7 +95,7 @@ def test_what_is_no_regular_file_is_not_read(file: str, ending: str, tmp_path: P
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("half \ud800", "half a character, '\\ud800'"),
+        ("half \ud800", "half a character, in 'half \\ud800'"),
         (2_000_000 * "x", "a text of 2000000 characters, at most 1000000 are read"),
     ],
     ids=["half", "long"],

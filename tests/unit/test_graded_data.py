@@ -70,9 +70,9 @@ def test_a_target_is_a_text_a_number_or_a_list_of_these(
         ("number", ["7", "seven"], "the answer '7': raised ValueError"),
         ("number", "nan", "the answer 'nan': raised ValueError: expected a number"),
         ("number", "-inf", "the answer '-inf': raised ValueError: expected a number"),
-        (CHOICE, "E", "the answer 'E': raised ValueError: expected one of A, B, 7, New York"),
-        (CHOICE, ["A", "yes"], "the answer 'A': raised ValueError: expected one of A, B, 7"),
-        (CHOICE, "New York", "the answer 'New York': raised ValueError: a choice is one word"),
+        (CHOICE, "E", "the answer 'E': raised ValueError: expected one word of A, B, 7, New York"),
+        (CHOICE, ["A", "yes"], "the answer 'A': raised ValueError: expected one word of A, B, 7"),
+        (CHOICE, "New York", "the answer 'New York': raised ValueError: expected one word of"),
     ],
 )
 def test_an_answer_that_the_grader_cannot_use_is_refused_with_its_line(

@@ -162,6 +162,8 @@ class Registry(Generic[T]):
                 f"{self.kind}: expected a name or a mapping with the key 'kind', got {spec!r}"
             )
         cls, where = self[name], f"{self.kind} {name!r}"
+        for key in parts:
+            refuse_removed(f"key of {where}", key)
         return validate(cls, with_new_names(parts, getattr(cls, "renamed", {}), where), where)
 
     def present_name(self, name: str) -> str:

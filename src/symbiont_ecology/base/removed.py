@@ -26,6 +26,8 @@ REMOVED = {
     "routing": "cascade cell committed majority map scaled surest vote",
     "shift": "perturbed",
     "key of a protocol": "also chosen elicitation goals repeats",
+    "key of task source 'file'": "config dataset split",
+    "key of task source 'log'": "grade",
 }
 """Names of parts, by kind."""
 REMOVED_KEYS: Mapping[str, Mapping[str, object]] = {

@@ -96,7 +96,7 @@ def _config(
     if not any(change.startswith("run.generations=") for change in overrides):
         users = mixture(config).users
         assert isinstance(users, LoggedUsers)
-        generations = math.ceil(passes * users.length / users.config.questions)
+        generations = math.ceil(passes * len(users.rows) / users.config.questions)
         values["run"] = {"generations": generations}
         config = compose((LOG_PRESET, values), overrides, about)
     return config

@@ -113,7 +113,7 @@ def _own_item(row: Mapping[str, Any], line: DataLine, where: str) -> Item | None
             f"{task.variants - 1}"
         )
     try:
-        item = task.item(str(question), line.depth, int(variant or 0))
+        item = task.in_variant(int(variant or 0)).item(str(question), line.depth)
     except (ValueError, IndexError, KeyError) as error:
         raise DataError(f"{where}: {question!r} is no payload of {family}") from error
     if item.answer != line.answers[0]:

@@ -220,7 +220,7 @@ def _check_changes(config: RunConfig, mix: TaskMixture) -> None:
             f"tasks.arrivals: expected {coming} moments, one for each family after the first, got "
             f"{len(mix.arrivals)}"
         )
-    flippable = [task.name for task in mix.tasks if task.flipped() is not None]
+    flippable = [task.name for task in mix.tasks if task.flipped() is not task]
     if fixed := set(flip.families if flip else ()).difference(flippable):
         raise ConfigError(
             f"tasks.flip.families: {sorted(fixed)} are not among tasks.families, or have one way "

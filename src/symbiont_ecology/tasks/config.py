@@ -9,15 +9,14 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     ConfigDict,
-    Field,
     NonNegativeFloat,
     NonNegativeInt,
+    PositiveInt,
     model_validator,
 )
 
 from symbiont_ecology.base.registry import Many, Modest, Share, Spec
 
-Positive = Annotated[int, Field(ge=1)]
 _Schema = ConfigDict(extra="forbid", frozen=True)
 
 
@@ -101,6 +100,6 @@ class UsersConfig(BaseModel):
     shown: bool = False  # whether every prompt begins with the id of its user
     drift_at: NonNegativeInt | None = None  # generation in which a quarter of them changes kind
     regimes: tuple[int, ...] = ()  # kinds that all of them go through, at their own times
-    regime: Positive = 60  # generations that a regime lasts, on average
+    regime: PositiveInt = 60  # generations that a regime lasts, on average
     noise: Share = 0.0  # part of the verdicts that is wrong
     fickle: NonNegativeInt = 0  # users whose verdicts are drawn at random

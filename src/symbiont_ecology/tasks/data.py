@@ -14,16 +14,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
-import numpy as np
-from pydantic import PositiveInt
+from numpy.random import Generator
+from pydantic import AfterValidator, PositiveInt
 
 from symbiont_ecology.base.errors import ConfigError, DataError
 from symbiont_ecology.base.files import Stamp
 from symbiont_ecology.base.registry import Spec
 from symbiont_ecology.base.rng import Draw
-from symbiont_ecology.base.types import Item, in_turns
+from symbiont_ecology.base.types import Item
 from symbiont_ecology.tasks import Task, judge, task_sources
 from symbiont_ecology.tasks.config import UsersConfig
 from symbiont_ecology.tasks.grading import Grader, ReferenceVerifier, graders
@@ -36,7 +36,6 @@ from symbiont_ecology.tasks.tables import (
     check_whole,
     locate,
     name_in,
-    rows_of_dataset,
     rows_of_file,
     text_in,
 )
@@ -48,8 +47,17 @@ REASONED = "\n#### "
 """As in GSM8K: reasoning, then the final answer behind this mark on the last line."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 ASKER_END = "\t"
-"""Between the user and the prompt in a question, since the same prompt may have other answers
-elsewhere."""
+"""Between user and prompt in a question: the same prompt may have other answers elsewhere."""
+
+
+def _checked(name: str) -> str:
+    if NAME.fullmatch(name):
+        return name
+    raise ValueError(f"expected letters, digits, dots and dashes, at most 64, got {name!r:.80}")
+
+
+TaskName = Annotated[str, AfterValidator(_checked)]
+"""Name of a task, as a knob of a source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,18 +90,11 @@ class DataTask(Task):
     tokens: int | None = None
     style: PromptStyle | None = None
 
-    def __repr__(self) -> str:
-        return f"<{self.source}: {len(self.lines)} lines>"
-
     @cached_property
     def depths(self) -> Sequence[str]:  # type: ignore[override]
         """The depths that occur: short, medium, long, and other words in the order of the lines."""
         words = dict.fromkeys(line.depth for line in self.lines)
         return tuple(dict.fromkeys([*(depth for depth in DEPTHS if depth in words), *words]))
-
-    @property
-    def group(self) -> str:
-        return "data"  # they have no conventions to share
 
     @cached_property
     def digest(self) -> str:
@@ -107,7 +108,7 @@ class DataTask(Task):
     @cached_property
     def users(self) -> Sequence[str]:
         """Users in the order of the data; none, if these do not say who asks."""
-        return [name for name in dict.fromkeys(line.user for line in self.lines) if name]
+        return list(dict.fromkeys(line.user for line in self.lines if line.user))
 
     def part(self, depth: str, split: Split) -> Sequence[DataLine]:
         """Return the lines of a depth and split, in the order of the data."""
@@ -122,24 +123,21 @@ class DataTask(Task):
         """
         return _in_style(self, style)
 
-    def prompt(self, question: str) -> str:
-        return in_turns(*self.turns_before(question), self._worded(question))
-
     def turns_before(self, question: str) -> tuple[str, ...]:
-        return () if self.style is None else self.style.before(self, question, self._worded)
+        return () if self.style is None else self.style.before(self, question)
 
-    def draw(self, depth: str, generator: np.random.Generator) -> str:
+    def draw(self, depth: str, generator: Generator) -> str:
         return self.valid_question(depth, generator)
 
     def answer(self, question: str) -> str:
-        return self._answers[question][0]
+        return next(iter(self._answers[question]), "")
 
     def verify(self, question: str, reply: str) -> object:
         return ReferenceVerifier(self.grader, self._answers[question])(reply)
 
-    def item(self, question: str, depth: str, variant: int = 0) -> Item:
+    def item(self, question: str, depth: str) -> Item:
         verifier = ReferenceVerifier(self.grader, self._answers[question])
-        (user, _), item = self._parted(question), super().item(question, depth, variant)
+        (user, _), item = self._parted(question), super().item(question, depth)
         return replace(item, verifier=verifier, user=user)
 
     def split_key(self, question: str) -> str:
@@ -153,15 +151,13 @@ class DataTask(Task):
         return self.tokens or max(self._longest.get(depth, 0) + 1, MIN_REPLY_TOKENS)
 
     def distinct(
-        self, depth: str, count: int, generator: np.random.Generator, *, split: Split = "train"
+        self, depth: str, count: int, generator: Generator, *, split: Split = "train"
     ) -> tuple[Item, ...]:
         lines = self.part(depth, split)
         indices = generator.permutation(len(lines))[:count]
         return tuple(self.item(lines[index].question, depth) for index in indices)
 
-    def valid_question(
-        self, depth: str, generator: np.random.Generator, split: Split = "train"
-    ) -> str:
+    def valid_question(self, depth: str, generator: Generator, split: Split = "train") -> str:
         lines = self.part(depth, split)
         if not lines:
             raise DataError(
@@ -169,8 +165,9 @@ class DataTask(Task):
             )
         return lines[int(generator.integers(len(lines)))].question
 
-    def _worded(self, question: str) -> str:
-        prompt, end = self._parted(question)[1], "" if self.style is None else self.style.line_end
+    def worded(self, question: str) -> str:
+        prompt = self._parted(question)[1]
+        end = "" if self.style is None else self.style.line_end
         return prompt if prompt.endswith(end) else prompt + end
 
     def _parted(self, question: str) -> tuple[str, str]:
@@ -183,7 +180,8 @@ class DataTask(Task):
         """Bytes of the longest answer of each depth."""
         sizes = defaultdict[str, int](int)
         for line in self.lines:
-            sizes[line.depth] = max(sizes[line.depth], *(len(a.encode()) for a in line.answers))
+            for answer in line.answers:
+                sizes[line.depth] = max(sizes[line.depth], len(answer.encode()))
         return sizes
 
     @cached_property
@@ -219,7 +217,7 @@ def _in_style(task: DataTask, style: PromptStyle) -> DataTask:
 @task_sources.register("file")
 @dataclass(frozen=True)
 class FileTasks:
-    """Lines of a file (JSON, JSONL, CSV, TSV, Parquet) or a data set: a prompt and its answer.
+    """Lines of a file (JSON, JSONL, CSV, TSV, Parquet), each with a prompt and its answer.
 
     The prompt is asked as it stands, with the line end of the prompt style. The answer is a text, a
     number, or a list of these, any of which is right. Of reasoning that ends in ``#### answer``, as
@@ -229,11 +227,8 @@ class FileTasks:
     say how they are judged (``grade``) and how long replies may be (``reply_limit``).
     """
 
-    name: str  # of the task: letters, digits, dots, dashes
-    path: str | None = None  # a JSON, JSONL, CSV, TSV or Parquet file, from the current folder
-    dataset: str | None = None  # instead of a file: folder or hub name for the package datasets
-    config: str | None = None  # configuration of the data set
-    split: str | None = None  # the data set's own split, which ours are made from; None is train
+    name: TaskName  # of the task: letters, digits, dots, dashes
+    path: str  # a JSON, JSONL, CSV, TSV or Parquet file, from the current folder
     prompt: str = "prompt"  # column of the prompts
     target: str | None = None  # column of the answers; None is target, else completion
     grade: Spec | None = None  # symbiont list graders; None is what question files say, else exact
@@ -241,69 +236,41 @@ class FileTasks:
     user: str | None = None  # column that says who asks, for tasks.users
     renamed: ClassVar[dict[str, str]] = {"habitat": "user"}
 
-    def __post_init__(self) -> None:
-        check_name(self.name)
-        if (self.path is None) == (self.dataset is None):
-            raise ValueError("expected either path, a file, or dataset, a name")
-        if self.path is not None and (self.config, self.split) != (None, None):
-            raise ValueError("config and split belong to a dataset; a file has neither")
-
     def __str__(self) -> str:
-        return f"task {self.name!r} ({self.path or f'data set {self.dataset}'})"
+        return f"task {self.name!r} ({self.path})"
 
     def task(self) -> DataTask:
         """Return the lines; read once, and again when the file has changed."""
         knobs = json.dumps(vars(self))  # text, since a grader may be a mapping, which has no hash
-        if self.path is None:
-            return _read(knobs, None, ())
         return _read(knobs, *locate(self.path, str(self)))
 
 
-def check_name(name: str) -> None:
-    """Refuse other letters in the name of a task, or too many.
-
-    Raises:
-        ValueError: it has them.
-    """
-    if not NAME.fullmatch(name):
-        raise ValueError(
-            f"name: expected letters, digits, dots and dashes, at most 64, got {name!r:.80}"
-        )
-
-
 @lru_cache(maxsize=16)
-def _read(knobs: str, path: Path | None, stamp: Stamp) -> DataTask:
-    """Return the checked lines; ``knobs`` are the source's in JSON, ``stamp`` changes with a
+def _read(knobs: str, path: Path, stamp: Stamp) -> DataTask:
+    """Return the checked lines; ``knobs`` are the source's in JSON, ``stamp`` changes with the
     file."""
     source = FileTasks(**json.loads(knobs))
     about, user = str(source), source.user
-    rows = (
-        rows_of_dataset(source.dataset or "", source.config, source.split or "train", about)
-        if path is None
-        else rows_of_file(path, about)
-    )
     lines: dict[str, tuple[str, DataLine]] = {}
-    grades, limits = dict[str, Spec](), list[int]()
-    for place, row in rows:
+    grades, limits = list[Spec](), list[int]()
+    for place, row in rows_of_file(path, about):
         where = f"{about} {place}"
         is_completion = "completion" in row and "target" not in row
         target = source.target or ("completion" if is_completion else "target")
         asker = "" if user is None else name_in(row, user, where)
         add_line(lines, line_of(row, source.prompt, target, where, asker), about, place)
         if isinstance(row.get("family"), str):
-            grade, limit = row.get("grade", "exact"), row.get("reply_limit")
-            grades[json.dumps(grade, sort_keys=True)] = grade
+            limit = row.get("reply_limit")
+            grades.append(row.get("grade", "exact"))
             limits += [limit] if type(limit) is int else []
     if not lines:
         raise DataError(
             f"{about}: no lines; expected one object per line, with a prompt and a target"
         )
-    if len(grades) > 1 and not source.grade:
-        raise DataError(
-            f"{about}: expected lines that are graded alike, got {', '.join(grades)}: "
-            "set grade, or make a file of each"
-        )
-    grader = graders.build(source.grade or next(iter(grades.values()), "exact"))
+    grade = source.grade or next(iter(grades), "exact")
+    if not source.grade and any(other != grade for other in grades):
+        raise DataError(f"{about}: expected lines that are graded alike: set grade")
+    grader = graders.build(grade)
     tokens = source.reply_tokens or max(limits, default=None)
     places, task_lines = zip(*lines.values(), strict=True)
     task = DataTask(source.name, task_lines, about, grader, tokens)
@@ -361,10 +328,9 @@ def line_of(
     words, cell = text_in(row, prompt, where), row[target]
     answers = tuple(map(reference_answer, cell if isinstance(cell, list) else [cell]))
     if not answers or "" in answers:
-        hint = "; write it as the reply should be" if isinstance(cell, bool) else ""
         raise DataError(
-            f"{where}: expected text, a number or a list of these under {target!r}, "
-            f"got {cell!r:.40}{hint}"
+            f"{where}: expected text, a number or a list of these under {target!r}, got "
+            f"{cell!r:.40}: write it as the reply should be"
         )
     depth = row.get("depth")
     depth = depth if isinstance(depth, str) and depth else "short"
@@ -377,7 +343,7 @@ def line_of(
 def reference_answer(target: object) -> str:
     """Return a reference answer as text; empty if it is none."""
     target = as_written(target)
-    if isinstance(target, int | float) and not isinstance(target, bool):
+    if type(target) in (int, float):
         return json.dumps(target)
     if not isinstance(target, str):
         return ""
@@ -400,17 +366,19 @@ class DataUsers(Users):
     def questions(self, generation: int) -> tuple[Item, ...]:
         lines, generator = self._training, Draw(self.seed, generation)("habitats", "lines")
         places = generator.integers(len(lines), size=self.config.questions)
-        return tuple(_asked(*lines[place]) for place in places)
+        chosen = [lines[place] for place in places]
+        return tuple(task.item(line.question, line.depth) for task, line in chosen)
 
     def drawn(
         self, per_user: int, seed: int, split: Split, generation: int = END
     ) -> tuple[Item, ...]:
-        lines, generator = self._lines(split), Draw(seed)("habitats", "drawn", split)
+        lines = self._lines(split)
+        generator = Draw(seed)("habitats", "drawn", split)
         counts, items = Counter[str](), list[Item]()
         for task, line in (lines[place] for place in generator.permutation(len(lines))):
             counts[line.user] += 1
             if counts[line.user] <= per_user:
-                items.append(_asked(task, line))
+                items.append(task.item(line.question, line.depth))
         return tuple(items)
 
     @cached_property
@@ -424,7 +392,3 @@ class DataUsers(Users):
             for depth in task.depths
             for line in task.part(depth, split)
         ]
-
-
-def _asked(task: DataTask, line: DataLine) -> Item:
-    return task.item(line.question, line.depth)

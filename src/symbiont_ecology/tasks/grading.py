@@ -23,7 +23,6 @@ from typing import Protocol
 from pydantic import NonNegativeFloat
 
 from symbiont_ecology.base.registry import Registry
-from symbiont_ecology.tasks.verification import as_verdict
 
 MAX_REPLY_CHARS = 10_000
 """Characters of a reply that are looked at; what comes after is ignored."""
@@ -58,7 +57,7 @@ _PUNCTUATION = re.compile(
 class Grader(Protocol):
     """Compares a reply with one reference answer. Frozen; several answers are tried in turn."""
 
-    def __call__(self, reply: str, answer: str) -> object:
+    def __call__(self, reply: str, answer: str) -> float:
         """Return true or false, or a number from 0 to 1.
 
         Raises:
@@ -76,62 +75,47 @@ class ReferenceVerifier:
     grader: Grader
     answers: tuple[str, ...]
 
-    def __call__(self, reply: str) -> object:
-        """Return the best verdict over all reference answers."""
-        best = 0.0
-        for answer in self.answers:
-            value = self.grader(reply, answer)
-            verdict = as_verdict(value)
-            if verdict is None:
-                return value  # nonsense, which the boundary around verifiers names
-            best = max(best, verdict)
-        return best
+    def __call__(self, reply: str) -> float:
+        """Return the best verdict over all reference answers; the boundary around verifiers names
+        nonsense."""
+        return max((self.grader(reply, answer) for answer in self.answers), default=0.0)
 
 
-@graders.register("exact")
-@dataclass(frozen=True)
-class Exact:
-    """The final answer of the reply, or the whole reply, is the reference answer."""
+@graders.function("exact")
+def is_exact(reply: str, answer: str) -> bool:
+    """The final answer of the reply, or the whole reply, is the reference answer.
 
-    def __call__(self, reply: str, answer: str) -> bool:
-        """Compare character for character, but for spaces around it."""
-        reference = answer.strip()
-        return reference != "" and reference in (final_answer(reply), reply.strip())
+    Spaces around it do not count.
+    """
+    reference = answer.strip()
+    return reference != "" and reference in (final_answer(reply), reply.strip())
 
 
-@graders.register("normalised")
-@dataclass(frozen=True)
-class Normalised:
+@graders.function("normalised")
+def is_normalised(reply: str, answer: str) -> bool:
     """The final answer or the whole reply is the reference answer, but case, punctuation, articles
     and extra spaces do not count.
 
     The normalisation of SQuAD (Rajpurkar et al. 2016, arXiv:1606.05250), but for numbers.
     """
-
-    def __call__(self, reply: str, answer: str) -> bool:
-        """Return true if normalised texts are equal and not empty."""
-        reference = normalised(answer)
-        return reference != "" and reference in (normalised(final_answer(reply)), normalised(reply))
+    reference = normalised(answer)
+    return reference != "" and reference in (normalised(final_answer(reply)), normalised(reply))
 
 
-@graders.register("stated")
-@dataclass(frozen=True)
-class Stated:
+@graders.function("stated")
+def is_stated(reply: str, answer: str) -> bool:
     """The reply states the reference answer, alone or in a sentence: ``It is Paris.`` Normalised.
 
     What a sentence states stands behind its last ``is``, ``are``, ``equals`` or colon. Two
-    statements that differ are wrong, so listing answers does not help.
+    statements that differ are wrong, so listing answers does not help: no earlier statement of the
+    length of the answer may say otherwise.
     """
-
-    def __call__(self, reply: str, answer: str) -> bool:
-        """Return the reply is the answer; or its last statement is, and no earlier one of its
-        length says otherwise."""
-        reference = normalised(answer)
-        if reference and reference == normalised(reply):
-            return True
-        texts = [normalised(text) for text in statements(reply)]
-        offers = {text for text in texts if text and len(text.split()) <= len(reference.split())}
-        return reference != "" and bool(texts) and texts[-1] == reference and offers <= {reference}
+    reference = normalised(answer)
+    if reference and reference == normalised(reply):
+        return True
+    texts = [normalised(text) for text in statements(reply)]
+    offers = {text for text in texts if text and len(text.split()) <= len(reference.split())}
+    return reference != "" and texts[-1:] == [reference] and offers <= {reference}
 
 
 @graders.register("number")
@@ -162,10 +146,8 @@ class Choice:
         """Find the choice: ``(B)``, ``B.`` and ``Answer: B`` are B; a reply with two choices, or
         none, is wrong. The article in ``A cat`` chooses nothing, nor does ``I think``."""
         reference = answer.strip()
-        if reference not in self.choices:
-            raise ValueError(f"expected one of {', '.join(self.choices)}")
-        if not _WORD.fullmatch(reference):
-            raise ValueError("a choice is one word")
+        if reference not in self.choices or not _WORD.fullmatch(reference):
+            raise ValueError(f"expected one word of {', '.join(self.choices)}")
         words = set(_WORD.findall(_NO_CHOICE.sub(" ", final_answer(reply))))
         return words & set(self.choices) == {reference}
 
@@ -199,8 +181,12 @@ def answer_lines(reply: str) -> list[str]:
         text = line.strip()
         if not text or text.startswith("```") or _LEAD_IN.fullmatch(f"{text} "):
             continue
-        spans = [span.strip() for span in _TICKED.findall(text)]
-        offers += spans or [_without_lead_in(text)]
+        if spans := _TICKED.findall(text):
+            offers += [span.strip() for span in spans]
+        elif lead := _LEAD_IN.match(text):
+            offers.append(text[lead.end() :].strip().removesuffix("."))
+        else:
+            offers.append(text)
     return offers
 
 
@@ -219,10 +205,3 @@ def final_answer(reply: str) -> str:
 def _as_number(text: str) -> float:
     """Return the number that a text is; commas are ignored."""
     return float(text.replace(",", "").replace(_MINUS, "-"))
-
-
-def _without_lead_in(line: str) -> str:
-    lead = _LEAD_IN.match(line)
-    if lead is None:
-        return line
-    return line[lead.end() :].strip().removesuffix(".")

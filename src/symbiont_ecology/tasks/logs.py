@@ -17,7 +17,6 @@ from pathlib import Path
 
 from symbiont_ecology.base.errors import ConfigError, DataError
 from symbiont_ecology.base.files import Stamp
-from symbiont_ecology.base.registry import Spec
 from symbiont_ecology.base.removed import with_present_fields
 from symbiont_ecology.base.types import Item, LoggedReply
 from symbiont_ecology.tasks import task_sources
@@ -28,8 +27,8 @@ from symbiont_ecology.tasks.data import (
     DataLine,
     DataTask,
     DataUsers,
+    TaskName,
     check_gradable,
-    check_name,
 )
 from symbiont_ecology.tasks.grading import graders
 from symbiont_ecology.tasks.splits import Split
@@ -53,8 +52,6 @@ MAX_REPLY_TOKENS = 256
 """Of a new reply, whatever was accepted: a report asks for hundreds."""
 HELD_OUT = 10
 """One prompt in so many is held out."""
-KNOBS = {"questions"}
-"""Keys of ``tasks.users`` that users of data heed."""
 YES = ("true", "t", "yes", "y", "accepted", "up", "1")
 NO = ("false", "f", "no", "n", "refused", "down", "0", "-1")
 """Words for a verdict, in small or capital letters; numbers and true or false are read as words.
@@ -94,32 +91,18 @@ class LogTask(DataTask):
     def users(self) -> Sequence[str]:
         return list(dict.fromkeys(row.user for row in self.log))
 
-    @property
-    def learned(self) -> Sequence[LogRow]:
-        """The rows that are not held out."""
-        return [row for row in self.log if not is_held_out(row.prompt)]
-
     def split(self, line: DataLine) -> Split:
         return "holdout" if is_held_out(line.prompt) else "train"  # the same for all users
 
-    def answer(self, question: str) -> str:
-        return next(iter(self._answers[question]), "")  # none, if no reply was accepted
-
-    def item(self, question: str, depth: str, variant: int = 0) -> Item:
+    def item(self, question: str, depth: str) -> Item:
         """Return the item of a question: a new reply may be as long as those accepted."""
         longest = max((len(reply.encode()) for reply in self._answers[question]), default=0)
         limit = min(max(longest + 1, MIN_REPLY_TOKENS), MAX_REPLY_TOKENS)
-        return replace(super().item(question, depth, variant), reply_limit=limit)
-
-    def row_item(self, row: LogRow) -> Item:
-        """Return the item of a row, with its reply."""
-        reply = LoggedReply(row.reply, row.is_accepted)
-        return replace(self.item(row.question, DEPTH), logged=reply)
+        return replace(super().item(question, depth), reply_limit=limit)
 
     @cached_property
     def _answers(self) -> Mapping[str, tuple[str, ...]]:
-        accepted = {line.question: line.answers for line in self.lines}
-        return {row.question: accepted.get(row.question, ()) for row in self.log}
+        return {row.question: () for row in self.log} | dict(super()._answers)
 
 
 @task_sources.register("log")
@@ -134,14 +117,12 @@ class LogTasks:
     family.
     """
 
-    name: str  # of the task: letters, digits, dots, dashes
+    name: TaskName  # of the task: letters, digits, dots, dashes
     path: str  # a JSON, JSONL, CSV, TSV or Parquet file, from the current folder
     columns: dict[str, str] = field(default_factory=dict)  # other names, such as {user: user}
     only: str | None = None  # the family whose rows are taken; None takes all
-    grade: Spec = "exact"  # how a new reply is compared with accepted ones: symbiont list graders
 
     def __post_init__(self) -> None:
-        check_name(self.name)
         object.__setattr__(self, "columns", with_present_fields(self.columns))
         if unknown := set(self.columns) - set(LOG_COLUMNS):
             raise ValueError(
@@ -181,9 +162,11 @@ def _task(knobs: str, path: Path, stamp: Stamp) -> LogTask:
         for (user, prompt), replies in accepted.items()
     )
     if all(is_held_out(line.prompt) for line in lines):
-        hint = f"one prompt in {HELD_OUT} is held out: add rows" if lines else "add other rows"
-        raise DataError(f"{source}: expected replies that were accepted, got none to learn; {hint}")
-    task = LogTask(source.name, lines, str(source), graders.build(source.grade), log=rows)
+        raise DataError(
+            f"{source}: expected replies that were accepted, got none to learn; one prompt in "
+            f"{HELD_OUT} is held out: add rows"
+        )
+    task = LogTask(source.name, lines, str(source), graders.build("exact"), log=rows)
     check_gradable((str(source), task.item(line.question, DEPTH)) for line in lines)
     return task
 
@@ -198,22 +181,19 @@ def _read(path: Path, stamp: Stamp, columns: tuple[str, ...], about: str) -> tup
         row = row if user in row else with_present_fields(row)
         check_columns(row, columns[:4], where, "say what yours is called")
         words.add(word := _word(row[accepted]).lower())
-        if {"0", "-1"} <= words:
+        if word not in ("", *YES, *NO) or {"0", "-1"} <= words:
             raise DataError(
-                f"{where}: expected verdicts of two kinds, got 1, 0 and -1: write null for none"
+                f"{where}: expected verdicts of two kinds under {accepted!r}, such as true and "
+                f"false, 1 and 0, yes and no, got {row[accepted]!r:.40}: write null for none"
             )
         if not word:
             continue
-        if word not in (*YES, *NO):
-            raise DataError(
-                f"{where}: expected true or false, 1 or 0, or a word such as yes or no under "
-                f"{accepted!r}, got {row[accepted]!r:.40}"
-            )
         asker, topic = name_in(row, user, where), _word(row.get(family))
-        texts = text_in(row, prompt, where), text_in(row, reply, where, may_be_empty=True).strip()
-        check_whole((asker, topic, *texts), where)
-        if texts[1]:
-            rows.append(LogRow(place, asker, topic, *texts, is_accepted=word in YES))
+        question = text_in(row, prompt, where)
+        answer = text_in(row, reply, where, may_be_empty=True).strip()
+        check_whole((asker, topic, question, answer), where)
+        if answer:
+            rows.append(LogRow(place, asker, topic, question, answer, word in YES))
     if not rows:
         raise DataError(f"{about}: no row with a reply and a verdict; expected one object per line")
     return tuple(rows)
@@ -241,25 +221,24 @@ class LoggedUsers(DataUsers):
 
     def questions(self, generation: int) -> tuple[Item, ...]:
         count, start = self.config.questions, generation * self.config.questions
-        return tuple(self._rows[place % len(self._rows)] for place in range(start, start + count))
-
-    @property
-    def length(self) -> int:
-        """Number of rows that are learned from."""
-        return len(self._rows)
+        return tuple(self.rows[place % len(self.rows)] for place in range(start, start + count))
 
     @cached_property
-    def _rows(self) -> tuple[Item, ...]:
+    def rows(self) -> Sequence[Item]:
+        """The rows that are learned from, each with its reply."""
         logs = [task for task in self.tasks if isinstance(task, LogTask)]
-        pairs = [(task, row) for task in logs for row in task.learned]
-        pairs.sort(key=lambda pair: pair[1].place)
-        counts, read = Counter(row.user for _, row in pairs), Counter[str]()
+        pairs = [(row, task) for task in logs for row in task.log if not is_held_out(row.prompt)]
+        pairs.sort(key=lambda pair: pair[0].place)
+        counts = Counter(row.user for row, _ in pairs)
+        read = Counter[str]()
         parts = list[float]()  # of the rows of its user that come before each row
-        for _, row in pairs:
+        items = list[Item]()
+        for row, task in pairs:
             parts.append((read[row.user] + 0.5) / counts[row.user])
             read[row.user] += 1
-        order = sorted(range(len(pairs)), key=parts.__getitem__)
-        return tuple(task.row_item(row) for task, row in (pairs[place] for place in order))
+            reply = LoggedReply(row.reply, row.is_accepted)
+            items.append(replace(task.item(row.question, DEPTH), logged=reply))
+        return [items[place] for place in sorted(range(len(items)), key=parts.__getitem__)]
 
 
 def users_of(tasks: tuple[DataTask, ...], config: UsersConfig, seed: int) -> DataUsers:
@@ -276,8 +255,6 @@ def users_of(tasks: tuple[DataTask, ...], config: UsersConfig, seed: int) -> Dat
     are_logs = {isinstance(task, LogTask) for task in tasks}
     if len(are_logs) > 1:
         raise ConfigError("tasks.families: a log cannot be mixed with other data: leave one out")
-    defaults = UsersConfig()
-    for name, value in config:
-        if name not in KNOBS and value != getattr(defaults, name):
-            raise ConfigError(f"tasks.users.{name}: the data say who asks what: leave it out")
+    if config != UsersConfig(questions=config.questions):
+        raise ConfigError("tasks.users: the data say who asks what: set questions alone")
     return (LoggedUsers if are_logs == {True} else DataUsers)(config, tasks, seed)

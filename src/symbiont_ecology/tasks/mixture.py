@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-import numpy as np
+from numpy.random import Generator
 
 from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.base.types import Cell, Item, in_turns
@@ -18,9 +18,6 @@ from symbiont_ecology.tasks.users import END, Users
 
 TYPED = "typed"
 """In the id of an item, in place of a variant: somebody typed it, and no task drew it."""
-MIN_ALIKE = 0.4
-"""Part of a typed prompt's letter trigrams that a task's examples have, from which on it is taken
-for a question of that task."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +43,8 @@ class TaskMixture:
     @cached_property
     def families(self) -> dict[str, Task]:
         """The tasks by name, as they are judged now."""
-        return {task.name: self._in_force(task) for task in self.tasks}
+        changed = self.flip.families if self.flip and self.is_flipped else ()
+        return {task.name: task.flipped() if task.name in changed else task for task in self.tasks}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -65,7 +63,7 @@ class TaskMixture:
         return tuple((task.name, depth) for task in tasks for depth in self.depths_of(task))
 
     def draw(
-        self, cell: Cell, count: int, generator: np.random.Generator, split: Split = "train"
+        self, cell: Cell, count: int, generator: Generator, split: Split = "train"
     ) -> tuple[Item, ...]:
         """Draw ``count`` items of a cell, with replacement, as they are judged now."""
         task, depth = self.families[cell[0]], cell[1]
@@ -89,21 +87,24 @@ class TaskMixture:
 
     def as_asked(self, item: Item) -> Item:
         """Return an item from elsewhere in the form of the mixture's own: the line end of their
-        prompts, and what stands in front of questions of its family, or of the family whose
-        questions it resembles most.
+        prompts, and what stands in front of questions of its family. An item without a family is
+        of the mixture's, if that has one only.
 
         A question of ours is judged and may be as long as in the mixture.
         """
         words = item.prompt
         if self._ends_lines and not words.endswith("\n"):
             words += "\n"
-        task = self.families.get(item.family) or self._most_alike(words)
-        before = self._before_everything if task is None else task.turns_before(item.question)
+        only = self.tasks[0].name if len(self.tasks) == 1 else ""
+        task = self.families.get(item.family or only)
+        before = (task or self.tasks[0]).turns_before(item.question)
+        if task is None:
+            before = before[: len(before) % 2]  # words of the system, if it says anything
         asked = replace(item, prompt=in_turns(*before, words))
         is_foreign = isinstance(item.verifier, ReferenceVerifier)
         if is_foreign or not isinstance(task, SyntheticTask) or item.family != task.name:
             return asked
-        twin = task.item(item.question, item.depth, item.variant)
+        twin = task.in_variant(item.variant).item(item.question, item.depth)
         limit = max(item.reply_limit, twin.reply_limit)
         return replace(asked, verifier=twin.verifier, reply_limit=limit)
 
@@ -112,29 +113,6 @@ class TaskMixture:
         (item,) = self.draw(self.cells[0], 1, Draw(0)("prompt"))
         return item.prompt.endswith("\n")
 
-    @cached_property
-    def _before_everything(self) -> tuple[str, ...]:
-        """Words of the system, if it says anything."""
-        turns = next(iter(self.families.values())).turns_before("")
-        return turns[: len(turns) % 2]
-
-    def family_like(self, words: str) -> str:
-        """Return the name of the family whose questions some words resemble most; empty if that is
-        none of several."""
-        task = self.tasks[0] if len(self.tasks) == 1 else self._most_alike(words)
-        return task.name if task else ""
-
-    def _most_alike(self, words: str) -> Task | None:
-        """Return the task whose examples have most of the words' letters in common, if that are
-        many."""
-        letters = _trigrams(words)
-        shares = {
-            name: len(letters & _trigrams("\n".join(task.turns_before("")))) / max(len(letters), 1)
-            for name, task in self.families.items()
-        }
-        best = max(shares, key=shares.__getitem__)
-        return self.families[best] if shares[best] >= MIN_ALIKE else None
-
     def at(self, flops: float) -> TaskMixture:
         """Return the mixture as it is when so many training FLOPs are spent."""
         is_flipped = self.flip is not None and self.flip.holds(flops)
@@ -142,12 +120,3 @@ class TaskMixture:
         if is_flipped == self.is_flipped and stage == self.stage:
             return self
         return replace(self, is_flipped=is_flipped, stage=stage)
-
-    def _in_force(self, task: Task) -> Task:
-        if self.is_flipped and self.flip is not None and task.name in self.flip.families:
-            return task.flipped() or task
-        return task
-
-
-def _trigrams(text: str) -> set[str]:
-    return {text[start : start + 3] for start in range(len(text) - 2)}

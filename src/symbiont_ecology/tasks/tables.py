@@ -1,5 +1,5 @@
-"""Tables that somebody wrote, row by row: JSON and CSV by the standard library, Parquet by pyarrow,
-data sets by ``datasets`` from version 4, which runs no code of theirs. Nothing is unpickled.
+"""Tables that somebody wrote, row by row: JSON and CSV by the standard library, Parquet by pyarrow.
+Nothing is unpickled.
 """
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ from __future__ import annotations
 import csv
 import math
 import os
-import unicodedata
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from io import StringIO
 from pathlib import Path
@@ -18,7 +18,7 @@ from symbiont_ecology.base.files import Stamp, stamp_of
 from symbiont_ecology.base.registry import did_you_mean
 from symbiont_ecology.base.shipped import find_data
 from symbiont_ecology.base.transcripts import escaped
-from symbiont_ecology.base.types import TURN_END
+from symbiont_ecology.base.types import TURN_END, is_text
 from symbiont_ecology.base.untrusted import parse_json, read_regular
 
 MAX_FILE_MB = 256
@@ -30,10 +30,8 @@ MAX_NAME_CHARS = 200
 """Characters in the name of somebody who asks."""
 MAX_EXACT = 2**53
 """Size from which on a float may stand for several whole numbers."""
-JOINERS = "\u200c\u200d"
-"""Letters without width that belong to words of some scripts."""
-NO_LETTERS = {"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"}
-"""Categories of Unicode that no name may have: ends of lines, and what turns or hides text."""
+NAME_LETTERS = re.compile(r"[\u200c\u200d\u00a0\u3000]")
+"""Joiners and wide spaces, which names may have beside printable letters."""
 
 Row = tuple[str, Mapping[str, Any]]
 """Place of a row, such as ``line 7``, and its cells by column."""
@@ -67,25 +65,6 @@ def rows_of_file(path: Path, about: str, ending: str = "") -> Iterator[Row]:
         yield from _checked(reader(path))
     except (OSError, ValueError, OverflowError, csv.Error) as error:
         raise DataError(f"{about}: cannot be read: {error!s:.300}") from error
-
-
-def rows_of_dataset(name: str, config: str | None, split: str, about: str) -> Iterator[Row]:
-    """Yield the rows of a split of a data set: a folder, or a name on the hub.
-
-    Raises:
-        DataError: it is too large, or cannot be loaded; ``about`` begins the message.
-        MissingExtraError: the package ``datasets`` is not installed.
-    """
-    try:
-        import datasets
-    except ImportError as error:
-        raise MissingExtraError("a data set", "datasets", "data") from error
-    datasets.disable_progress_bars()
-    try:
-        # Since version 4 a data set cannot run code; pyproject.toml asks for that version.
-        yield from _checked(_numbered(datasets.load_dataset(name, config, split=split)))
-    except (datasets.exceptions.DatasetsError, OSError, ValueError, RuntimeError) as error:
-        raise DataError(f"{about}: cannot be loaded: {error!s:.300}") from error
 
 
 def _checked(rows: Places) -> Iterator[Row]:
@@ -133,8 +112,8 @@ def _separated(path: Path) -> Places:
         where = f"line {table.line_num}"
         if None in row or None in row.values():
             raise ValueError(
-                f"{where}: expected {len(names)} cells as in the first line, got "
-                f"{'more' if None in row else 'fewer'}: put texts with {separator!r} in quotes"
+                f"{where}: expected {len(names)} cells as in the first line: put texts with "
+                f"{separator!r} in quotes"
             )
         yield where, {name: cell or None for name, cell in row.items()}
 
@@ -180,11 +159,11 @@ READERS: Mapping[str, Callable[[Path], Places]] = {
 def as_written(cell: object) -> object:
     """Return a cell as somebody wrote it: where a column of whole numbers has gaps, pandas writes
     floats, and NaN for the gaps."""
-    if isinstance(cell, float) and math.isnan(cell):
+    if not isinstance(cell, float):
+        return cell
+    if math.isnan(cell):
         return None
-    if isinstance(cell, float) and cell.is_integer() and abs(cell) < MAX_EXACT:
-        return int(cell)
-    return cell
+    return int(cell) if cell.is_integer() and abs(cell) < MAX_EXACT else cell
 
 
 def check_columns(row: Mapping[str, Any], columns: Iterable[str], where: str, hint: str) -> None:
@@ -223,13 +202,12 @@ def name_in(row: Mapping[str, Any], column: str, where: str) -> str:
             have lost its last digits: then several users would be one.
     """
     name = as_written(row.get(column))
-    text = str(name).strip() if isinstance(name, str | int) and not isinstance(name, bool) else ""
-    kinds = {unicodedata.category(letter) for letter in text if letter not in JOINERS}
-    if not text or len(text) > MAX_NAME_CHARS or kinds & NO_LETTERS:
-        digits = "; such numbers lose digits: write them as text" if isinstance(name, float) else ""
+    text = str(name).strip() if type(name) in (str, int) else ""
+    is_plain = NAME_LETTERS.sub("", text).isprintable()
+    if not text or len(text) > MAX_NAME_CHARS or not is_plain:
         raise DataError(
-            f"{where}: expected who asks, a line of text or a whole number, under {column!r}, "
-            f"got {name!r:.40}{digits}"
+            f"{where}: expected who asks, a line of text or a whole number, under {column!r}, got "
+            f"{name!r:.40}: write it as text, since large numbers lose digits"
         )
     return text
 
@@ -243,16 +221,11 @@ def check_whole(texts: Iterable[str], where: str) -> None:
     """
     for text in texts:
         if len(text) > MAX_TEXT_CHARS:
-            raise DataError(
-                f"{where}: a text of {len(text)} characters, at most {MAX_TEXT_CHARS} are read: "
-                "shorten it"
-            )
-        if TURN_END in text:
-            raise DataError(
-                f"{where}: the control character U+001D, which parts turns: take it out"
-            )
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            half = error.object[error.start]
-            raise DataError(f"{where}: half a character, {half!a}") from error
+            reason = f"a text of {len(text)} characters, at most {MAX_TEXT_CHARS} are read"
+        elif TURN_END in text:
+            reason = "the control character U+001D, which parts turns"
+        elif not is_text(text):
+            reason = "half a character"
+        else:
+            continue
+        raise DataError(f"{where}: {reason}, in {text!a:.40}: take it out")

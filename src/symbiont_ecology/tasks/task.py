@@ -27,10 +27,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-import numpy as np
+from numpy.random import Generator
 
 from symbiont_ecology.base.errors import ConfigError, DataError
-from symbiont_ecology.base.types import Item, is_text
+from symbiont_ecology.base.types import Item, in_turns, is_text
 from symbiont_ecology.tasks.splits import Split, split_of
 
 if TYPE_CHECKING:
@@ -63,16 +63,21 @@ class Task(ABC):
     is_open: bool = False
 
     @abstractmethod
-    def draw(self, depth: str, generator: np.random.Generator) -> str:
+    def draw(self, depth: str, generator: Generator) -> str:
         """Return a random question of that depth. It need not be valid: ``sample`` draws again."""
 
     @abstractmethod
     def verify(self, question: str, reply: str) -> object:
         """Return true or false for a reply, or a number from 0 to 1."""
 
-    def prompt(self, question: str) -> str:
-        """Return the prompt of a question: as it stands, unless a subclass says otherwise."""
+    def worded(self, question: str) -> str:
+        """Return the last turn of a prompt: the question as it stands, unless a subclass says
+        otherwise."""
         return question
+
+    def prompt(self, question: str) -> str:
+        """Return the prompt of a question: all its turns."""
+        return in_turns(*self.turns_before(question), self.worded(question))
 
     def turns_before(self, question: str) -> tuple[str, ...]:
         """Return the turns of a prompt in front of a question: none, unless there is a style
@@ -101,9 +106,9 @@ class Task(ABC):
         only."""
         return self
 
-    def flipped(self) -> Task | None:
-        """Return the same task after what counts as right has changed; None if it cannot change."""
-        return None
+    def flipped(self) -> Task:
+        """Return the same task after what counts as right has changed; itself if it cannot."""
+        return self
 
     def own_users(self, config: UsersConfig) -> Users | None:
         """Return the users that come with the task; None if the config's world has its own."""
@@ -114,12 +119,17 @@ class Task(ABC):
         """Tasks of one group teach each other. A task by itself is its own group."""
         return self.name
 
-    def item(self, question: str, depth: str, variant: int = 0) -> Item:
-        """Return the item that asks this question.
+    def variant_of(self, question: str) -> int:
+        """Return the number of the variant in force."""
+        return 0
+
+    def item(self, question: str, depth: str) -> Item:
+        """Return the item that asks this question, as it is judged in the variant in force.
 
         Raises:
             ConfigError: the task says something else than texts, or allows no reply.
         """
+        variant = self.variant_of(question)
         item = Item(
             id=f"{self.name}/{depth}/{variant}/{question}",
             family=self.name,
@@ -138,7 +148,7 @@ class Task(ABC):
             f"{item.prompt!r:.60}, the answer {item.answer!r:.60}, the limit {item.reply_limit!r}"
         )
 
-    def sample(self, depth: str, generator: np.random.Generator, *, split: Split = "train") -> Item:
+    def sample(self, depth: str, generator: Generator, *, split: Split = "train") -> Item:
         """Return one valid item of that depth and split.
 
         Raises:
@@ -147,7 +157,7 @@ class Task(ABC):
         return self.item(self.valid_question(depth, generator, split), depth)
 
     def distinct(
-        self, depth: str, count: int, generator: np.random.Generator, *, split: Split = "train"
+        self, depth: str, count: int, generator: Generator, *, split: Split = "train"
     ) -> tuple[Item, ...]:
         """Return up to ``count`` different items; fewer if 30 draws for each find no more."""
         questions: dict[str, None] = {}
@@ -157,9 +167,7 @@ class Task(ABC):
                 break
         return tuple(self.item(question, depth) for question in questions)
 
-    def valid_question(
-        self, depth: str, generator: np.random.Generator, split: Split = "train"
-    ) -> str:
+    def valid_question(self, depth: str, generator: Generator, split: Split = "train") -> str:
         """Return a random question of that depth and split that may be asked.
 
         Raises:

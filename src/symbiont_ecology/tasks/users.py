@@ -17,8 +17,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import product
+from typing import Any
 
 import numpy as np
+from numpy.random import Generator
 
 from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.base.rng import Draw
@@ -26,10 +28,7 @@ from symbiont_ecology.base.types import Cell, Item, map_last_turn
 from symbiont_ecology.tasks.config import UsersConfig
 from symbiont_ecology.tasks.splits import Split
 from symbiont_ecology.tasks.task import Task
-from symbiont_ecology.tasks.verification import as_verdict
 
-Kind = int
-"""Number of a kind, from 0."""
 PIONEERS, DRIFTING = 12, 0.25
 """Users that are there from the start, if others arrive; part of them that changes kind."""
 UNEVEN = 0.25
@@ -60,10 +59,6 @@ class Users(ABC):
         """Return as many questions of every user, for an evaluation; fewer if it has no more.
         They are judged as in a generation, by default after every change."""
 
-    def number(self, user: str) -> int:
-        """Return the place of a user among the names, from 0."""
-        return self.names.index(user)
-
 
 @dataclass(frozen=True)
 class SyntheticUsers(Users):
@@ -81,16 +76,13 @@ class SyntheticUsers(Users):
 
     def __post_init__(self) -> None:
         regimes, kinds = self.config.regimes, self.config.kinds
-        if regimes and self.config.drift_at is not None:
-            raise ConfigError(
-                "tasks.users.regimes: users change by regimes or by drift_at: leave one out"
-            )
         most = math.prod(self._groups.values())
-        if kinds > most or not all(0 <= kind < kinds for kind in regimes):
+        is_twofold = regimes and self.config.drift_at is not None
+        if is_twofold or kinds > most or not all(0 <= kind < kinds for kind in regimes):
             raise ConfigError(
-                f"tasks.users.kinds: {len(self._groups)} groups of families have {most} kinds "
-                f"at most, got {kinds} and regimes {list(regimes)}: name families of more groups, "
-                "and regimes by numbers of kinds"
+                f"tasks.users: expected at most {most} kinds, which {len(self._groups)} groups of "
+                f"families have, regimes by numbers of kinds, and no drift_at beside them, got "
+                f"{kinds} kinds, regimes {list(regimes)} and drift_at {self.config.drift_at}"
             )
 
     @cached_property
@@ -108,17 +100,13 @@ class SyntheticUsers(Users):
 
     def kinds(self, generation: int) -> np.ndarray:
         """Return the kind of each user in a generation, ``(users,)``."""
-        if self.config.regimes:
-            places = (self.switches <= generation).sum(axis=1)
-            return np.take_along_axis(self._courses, places[:, None], axis=1)[:, 0]
-        moment = self.config.drift_at
-        has_changed = moment is not None and generation >= moment
-        return self._kinds_after if has_changed else self._kinds_before
+        places = (self._switches <= generation).sum(axis=1)
+        return np.take_along_axis(self._courses, places[:, None], axis=1)[:, 0]
 
     def questions(self, generation: int) -> tuple[Item, ...]:
         draw = Draw(self.seed, generation)
         askers, generator = self._askers(generation, draw), draw("habitats", "questions")
-        return tuple(self._item(user, generation, generator, "train") for user in askers)
+        return tuple(self._judged(user, generation, generator) for user in askers)
 
     def drawn(
         self, per_user: int, seed: int, split: Split, generation: int = END
@@ -139,24 +127,23 @@ class SyntheticUsers(Users):
         activity = self._activity[present]
         return generator.choice(present, count, p=activity / activity.sum())
 
-    def _item(
-        self, user: int, generation: int, generator: np.random.Generator, split: Split
-    ) -> Item:
-        item = self._question(user, generation, generator, split)
+    def _judged(self, user: int, generation: int, generator: Generator) -> Item:
+        """Return a question as its user judges it, who may be wrong, or answer by a coin."""
+        item = self._question(user, generation, generator, "train")
         is_wrong = generator.random() < self.config.noise
         coin = generator.random() < 0.5
         if user in self.most_fickle[: self.config.fickle]:
-            return replace(item, verifier=partial(_by_coin, coin))
+            return replace(item, verifier=lambda reply: coin)
         return replace(item, verifier=partial(_contrary, item.verifier)) if is_wrong else item
 
-    def _question(
-        self, user: int, generation: int, generator: np.random.Generator, split: Split
-    ) -> Item:
+    def _question(self, user: int, generation: int, generator: Generator, split: Split) -> Item:
         own = (self.tasks[user % len(self.tasks)],) if self.config.apart else self.tasks
-        by_name, name = {task.name: task for task in own}, self.names[user]
+        by_name = {task.name: task for task in own}
+        name = self.names[user]
         cells = [cell for cell in self.cells if cell[0] in by_name]
         family, depth = cells[int(generator.integers(len(cells)))]
-        task, kind = by_name[family], self._vectors[int(self.kinds(generation)[user])]
+        task = by_name[family]
+        kind = self._vectors[int(self.kinds(generation)[user])]
         variant = task.in_variant(kind[list(self._groups).index(task.group)])
         item = variant.sample(depth, generator, split=split)
         return replace(item, prompt=shown_prompt(item.prompt, name, self.config), user=name)
@@ -179,36 +166,35 @@ class SyntheticUsers(Users):
         return list(dict.fromkeys([*shifts, *product(*map(range, variants))]))
 
     @cached_property
-    def _kinds_before(self) -> np.ndarray:
-        """Kinds of all users before any change: equal numbers of each, in random order."""
-        kinds = np.arange(self.config.count) % self.config.kinds
-        return self._draw("kinds").permutation(kinds)
-
-    @cached_property
-    def _kinds_after(self) -> np.ndarray:
-        """Some have changed to another kind."""
-        generator, kinds = self._draw("drift"), self._kinds_before.copy()
-        drifters = generator.permutation(len(kinds))[: round(DRIFTING * len(kinds))]
-        if self.config.kinds > 1:
-            steps = generator.integers(1, self.config.kinds, len(drifters))
-            kinds[drifters] = (kinds[drifters] + steps) % self.config.kinds
-        return kinds
-
-    @cached_property
     def _courses(self) -> np.ndarray:
-        """The kind of each user in each of its regimes, ``(users, regimes)``: the same course
-        for all, with the kinds in another order."""
-        generator, regimes = self._draw("courses"), np.array(self.config.regimes)
-        orders = [generator.permutation(self.config.kinds) for _ in self.names]
-        return np.array([order[regimes] for order in orders])
+        """The kind of each user in each of its regimes, ``(users, regimes)``.
+
+        The regimes of a config are the same course for all, with the kinds in another order. Else
+        there are equal numbers of each kind at first, and a quarter of the users drifts.
+        """
+        count, kinds = self.config.count, self.config.kinds
+        if regimes := self.config.regimes:
+            generator = self._draw("courses")
+            orders = [generator.permutation(kinds) for _ in self.names]
+            return np.array([order[np.array(regimes)] for order in orders])
+        before = self._draw("kinds").permutation(np.arange(count) % kinds)
+        after = before.copy()
+        generator = self._draw("drift")
+        drifters = generator.permutation(count)[: round(DRIFTING * count)]
+        if kinds > 1:
+            after[drifters] += generator.integers(1, kinds, len(drifters))
+        return np.stack([before, after % kinds], axis=1)
 
     @cached_property
-    def switches(self) -> np.ndarray:
+    def _switches(self) -> np.ndarray:
         """The generations in which each user enters its next regime, rising,
         ``(users, regimes - 1)``."""
-        count, mean = len(self.config.regimes) - 1, self.config.regime
-        lengths = self._draw("switches").uniform(1 - UNEVEN, 1 + UNEVEN, (len(self.names), count))
-        return np.rint(mean * lengths).astype(int).cumsum(axis=1)
+        users, regimes = self.config.count, len(self.config.regimes)
+        if regimes == 0:
+            moments = [] if self.config.drift_at is None else [self.config.drift_at]
+            return np.tile(np.array(moments, dtype=int), (users, 1))
+        lengths = self._draw("switches").uniform(1 - UNEVEN, 1 + UNEVEN, (users, regimes - 1))
+        return np.rint(self.config.regime * lengths).astype(int).cumsum(axis=1)
 
     @cached_property
     def _activity(self) -> np.ndarray:
@@ -222,7 +208,7 @@ class SyntheticUsers(Users):
         ``(users,)``."""
         return self._draw("fickle").permutation(self.config.count)
 
-    def _draw(self, name: str) -> np.random.Generator:
+    def _draw(self, name: str) -> Generator:
         return Draw(self.seed, BEFORE)("habitats", name)
 
 
@@ -233,13 +219,6 @@ def shown_prompt(prompt: str, user: str, config: UsersConfig) -> str:
     return map_last_turn(lambda question: f"{user} {question}", prompt)
 
 
-def _contrary(verifier: Callable[[str], object], reply: str) -> object:
-    """Return a thumb that slipped. What is no verdict stays so, and is named."""
-    value = verifier(reply)
-    verdict = as_verdict(value)
-    return value if verdict is None else verdict < 0.5
-
-
-def _by_coin(verdict: bool, reply: str) -> bool:
-    """Return a verdict that has nothing to do with the reply."""
-    return verdict
+def _contrary(verifier: Callable[[str], Any], reply: str) -> object:
+    """Return the verdict of a thumb that slipped."""
+    return verifier(reply) < 0.5

@@ -51,17 +51,8 @@ def judge(answers: Iterable[tuple[Item, str]]) -> list[Judgement]:
     return judgements
 
 
-def as_verdict(value: object) -> float | None:
-    """Return the value of a verifier or a grader as a number from 0 to 1; None if it is no
-    verdict."""
-    if isinstance(value, np.bool_ | np.number):
-        value = value.item()
-    return float(value) if isinstance(value, bool | int | float) and 0 <= value <= 1 else None
-
-
 def _verdict(item: Item, reply: str) -> float:
     value = item.verifier(reply)
-    verdict = as_verdict(value)
-    if verdict is None:
-        raise FaultError(f"returned {value!r:.60}, expected True, False or a number in [0, 1]")
-    return verdict
+    if isinstance(value, int | float | np.bool_ | np.number) and 0 <= value <= 1:
+        return float(value)
+    raise FaultError(f"returned {value!r:.60}, expected True, False or a number in [0, 1]")

@@ -181,7 +181,7 @@ def test_every_arm_meets_the_flip_at_its_moment_and_has_the_same_extra_flops(
                 if int(convention) != family.target:
                     began, ended = began or spent, spent
                     assert name in FAMILIES[:2]
-                    assert int(convention) == family.rarest
+                    assert int(convention) == family.flipped().convention
     assert began == pytest.approx(unit, rel=0.03)  # within the generation that it falls into
     assert ended <= 1.51 * unit
     ends = [

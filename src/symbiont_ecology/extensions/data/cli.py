@@ -52,9 +52,9 @@ def get_set(
     part: Annotated[Part, option("Parts that share no prompt, by hash.")] = "all",
 ) -> None:
     """Write questions of a data set that is known by name. The first time needs the network."""
-    from symbiont_ecology.extensions.data.sets import NAMED_SETS, questions_of
+    from symbiont_ecology.extensions.data.sets import NAMED_SETS, questions_of, rows_of_hub
     from symbiont_ecology.extensions.data.writing import items_as_lines
-    from symbiont_ecology.tasks.tables import locate, rows_of_dataset, rows_of_file
+    from symbiont_ecology.tasks.tables import locate, rows_of_file
 
     if name not in NAMED_SETS:
         hint = did_you_mean(name, NAMED_SETS)
@@ -62,7 +62,7 @@ def get_set(
     named, source = NAMED_SETS[name], split or NAMED_SETS[name].splits[0]
     if file is None:
         about = f"data set {name} ({named.hub}, {source}; --file reads one of your own)"
-        rows = rows_of_dataset(named.hub, named.config, source, about)
+        rows = rows_of_hub(named.hub, named.config, source, about)
     else:
         about, source = str(file), file.stem
         rows = rows_of_file(locate(about, about)[0], about)

@@ -33,9 +33,9 @@ from symbiont_ecology.tasks import task_sources
 from symbiont_ecology.tasks.data import (
     DataLine,
     DataTask,
+    TaskName,
     add_line,
     check_gradable,
-    check_name,
     line_of,
 )
 from symbiont_ecology.tasks.grading import Choice, graders
@@ -80,14 +80,11 @@ class HarnessTasks:
     prompt decides the split.
     """
 
-    name: str  # of the task: letters, digits, dots, dashes
+    name: TaskName  # of the task: letters, digits, dots, dashes
     path: str  # .yaml file, from where the command is typed
     data: str  # JSON, JSONL, CSV, TSV or Parquet file
     grade: Spec | None = None  # how a reply is judged; None is exact, or choice
     reply_tokens: PositiveInt | None = None  # longest reply; None is as for file
-
-    def __post_init__(self) -> None:
-        check_name(self.name)
 
     def __str__(self) -> str:
         return f"task {self.name!r} ({self.path})"

@@ -25,7 +25,7 @@ from symbiont_ecology.base.errors import ConfigError, MissingExtraError, lines_o
 from symbiont_ecology.base.registry import did_you_mean
 from symbiont_ecology.base.types import Item
 from symbiont_ecology.tasks import task_sources
-from symbiont_ecology.tasks.data import DataLine, DataTask, check_name
+from symbiont_ecology.tasks.data import DataLine, DataTask, TaskName
 from symbiont_ecology.tasks.grading import MAX_REPLY_CHARS, final_answer, graders
 from symbiont_ecology.tasks.tables import check_whole
 
@@ -78,8 +78,8 @@ class GymTask(DataTask):
                 continue
         return False
 
-    def item(self, question: str, depth: str, variant: int = 0) -> Item:
-        item = super().item(question, depth, variant)
+    def item(self, question: str, depth: str) -> Item:
+        item = super().item(question, depth)
         return replace(item, verifier=partial(self.verify, question))
 
 
@@ -93,7 +93,7 @@ class GymTasks:
     whose scorers run a reply are not offered.
     """
 
-    name: str  # of the task: letters, digits, dots, dashes
+    name: TaskName  # of the task: letters, digits, dots, dashes
     dataset: str  # as reasoning-gym calls it
     config: dict[str, object] = field(default_factory=dict)  # its own knobs
     size: PositiveInt = 500  # questions, before equal ones are left out
@@ -101,7 +101,6 @@ class GymTasks:
     reply_tokens: PositiveInt | None = None  # longest reply; None is 64, or the longest answer
 
     def __post_init__(self) -> None:
-        check_name(self.name)
         if self.dataset in LEFT_OUT:
             raise ValueError(f"dataset: {self.dataset} is not offered: docs/data.md says why")
         for key, value in self.config.items():

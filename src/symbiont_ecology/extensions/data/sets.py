@@ -8,13 +8,13 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from pydantic import BaseModel
 
-from symbiont_ecology.base.errors import DataError
+from symbiont_ecology.base.errors import DataError, MissingExtraError
 from symbiont_ecology.base.registry import Spec
 from symbiont_ecology.extensions.data.harness import HarnessFile, question_of
 from symbiont_ecology.tasks.data import DataLine, DataTask, check_gradable
@@ -46,6 +46,26 @@ NAMED_SETS = {
     for name, entry in json.loads(Path(__file__).with_name("sets.json").read_text("utf-8")).items()
 }
 """By the name that is typed."""
+
+
+def rows_of_hub(name: str, config: str | None, split: str, about: str) -> Iterator[Row]:
+    """Yield the rows of a split of a data set: a name on the hub, or a folder.
+
+    Raises:
+        DataError: it cannot be loaded; ``about`` begins the message.
+        MissingExtraError: the package ``datasets`` is not installed.
+    """
+    try:
+        import datasets
+    except ImportError as error:
+        raise MissingExtraError("a data set", "datasets", "data") from error
+    datasets.disable_progress_bars()
+    try:
+        # Since version 4 a data set cannot run code; pyproject.toml asks for that version.
+        for number, row in enumerate(datasets.load_dataset(name, config, split=split), 1):
+            yield f"row {number}", row
+    except (datasets.exceptions.DatasetsError, OSError, ValueError, RuntimeError) as error:
+        raise DataError(f"{about}: cannot be loaded: {error!s:.300}") from error
 
 
 def questions_of(name: str, rows: Iterable[Row], about: str) -> tuple[DataTask, Counter[str]]:

@@ -157,7 +157,7 @@ class ServiceApp:
     def _ask(self, wanted: ChatRequest, access: Access) -> Ask:
         """Return the question of a request to the engine."""
         turns, tasks, state = _said(wanted), self._engine.tasks, self._engine.state
-        family = family_of(turns, (wanted.metadata or {}).get("family", ""), tasks)
+        family = family_of((wanted.metadata or {}).get("family", ""), tasks)
         limit = wanted.max_completion_tokens or wanted.max_tokens
         temperature = state.temperature if wanted.temperature is None else wanted.temperature
         return Ask(

@@ -14,7 +14,7 @@ from pydantic import PositiveInt
 from symbiont_ecology.base.types import Item
 from symbiont_ecology.tasks import Task, task_sources
 from symbiont_ecology.tasks.config import UsersConfig
-from symbiont_ecology.tasks.data import check_name
+from symbiont_ecology.tasks.data import TaskName
 from symbiont_ecology.tasks.splits import Split
 from symbiont_ecology.tasks.users import END, Users
 
@@ -64,11 +64,8 @@ class ServiceUsers(Users):
 class ServiceTasks:
     """Questions of people to a running service, who judge by yes or no."""
 
-    name: str  # letters, digits, dots, dashes
+    name: TaskName  # letters, digits, dots, dashes
     reply_tokens: PositiveInt = 256  # most new tokens of a reply
-
-    def __post_init__(self) -> None:
-        check_name(self.name)
 
     def task(self) -> OpenTask:
         return OpenTask(self.name, self.reply_tokens)

@@ -159,9 +159,8 @@ def typed_item(user: str, family: str, prompt: str, tasks: TaskMixture, limit: i
     )
 
 
-def family_of(said: Sequence[str], named: str, tasks: TaskMixture) -> str:
-    """Return the family of a question: the one that the request names, or the only one, or the one
-    whose questions it resembles most.
+def family_of(named: str, tasks: TaskMixture) -> str:
+    """Return the family of a question: the one that the request names, or the first one.
 
     Raises:
         DataError: the request names none that there is.
@@ -174,7 +173,7 @@ def family_of(said: Sequence[str], named: str, tasks: TaskMixture) -> str:
                 f"service has {names}"
             )
         return named
-    return tasks.family_like(said[-1]) or tasks.names[0]
+    return tasks.names[0]
 
 
 def prompt_of(said: Sequence[str], family: str, tasks: TaskMixture, *, is_chat: bool) -> str:

@@ -135,7 +135,7 @@ class PerUser(Residents):
     """
 
     def niches(self, items: Sequence[Item], world: Users, generation: int) -> list[int]:
-        return [world.number(item.user) for item in items]
+        return [world.names.index(item.user) for item in items]
 
 
 @strategies.register("told")
@@ -148,7 +148,7 @@ class Told(Residents):
     def niches(self, items: Sequence[Item], world: Users, generation: int) -> list[int]:
         assert isinstance(world, SyntheticUsers)  # engine.build has checked it
         kinds = world.kinds(generation)
-        return [int(kinds[world.number(item.user)]) for item in items]
+        return [int(kinds[world.names.index(item.user)]) for item in items]
 
 
 # Servers: every user has one, and another rule chooses it.

@@ -323,7 +323,7 @@ def course_of(
             answers[event.generation, event.user, item].append(verdict)
         if servers.get(event.user) != event.id:
             servers[event.user] = event.id
-            moves.append((event.generation, world.number(event.user), numbers[event.id]))
+            moves.append((event.generation, world.names.index(event.user), numbers[event.id]))
     verdicts = list[str]()
     for generation in range(ended[-1].generation + 1 if ended else 0):
         for question in world.questions(generation):

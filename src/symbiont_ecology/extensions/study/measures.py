@@ -50,7 +50,7 @@ class Questions:
         world = mixture(config).users
         assert isinstance(world, SyntheticUsers)
         rows = [
-            (generation, world.number(item.user))
+            (generation, world.names.index(item.user))
             for generation in range(length)
             for item in world.questions(generation)
         ]

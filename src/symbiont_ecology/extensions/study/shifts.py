@@ -72,7 +72,8 @@ def retention(mixture: TaskMixture, per_cell: int, seed: int, split: Split) -> l
         task = cued.families[item.family]
         assert isinstance(task, SyntheticTask)
         variants = [variant for variant in range(CONVENTIONS) if variant != task.target]
-        items.append(task.item(item.question, item.depth, variants[index % len(variants)]))
+        other = task.in_variant(variants[index % len(variants)])
+        items.append(other.item(item.question, item.depth))
     return items
 
 

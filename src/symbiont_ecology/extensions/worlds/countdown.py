@@ -16,13 +16,8 @@ import numpy as np
 
 from symbiont_ecology.ecology import Rollout
 from symbiont_ecology.ecology.learning import RewardRule, reward_rules
-from symbiont_ecology.tasks.synthetic.family import (
-    SyntheticTask,
-    by_depth,
-    family,
-    integer,
-    integers,
-)
+from symbiont_ecology.tasks import tasks
+from symbiont_ecology.tasks.synthetic.family import SyntheticTask, by_depth, integer, integers
 
 FORM_REWARD = 0.1
 """Reward of any arithmetic expression."""
@@ -30,7 +25,7 @@ _OPERATIONS = {ast.Add: add, ast.Sub: sub, ast.Mult: mul, ast.Div: truediv}
 _EXPRESSION = re.compile(r"[0-9+\-*/() ]{1,60}")
 
 
-@family("countdown")
+@tasks.register("countdown")
 class Countdown(SyntheticTask):
     """``3 8 = 11`` → ``8+3``."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.synthetic.families import (
     CaseFamily,
     CodeFormat,
@@ -14,16 +15,10 @@ from symbiont_ecology.tasks.synthetic.families import (
     TextFamily,
     TruthFamily,
 )
-from symbiont_ecology.tasks.synthetic.family import (
-    SyntheticTask,
-    by_depth,
-    family,
-    integer,
-    integers,
-)
+from symbiont_ecology.tasks.synthetic.family import SyntheticTask, by_depth, integer, integers
 
 
-@family("add.next")
+@tasks.register("add.next")
 class AddNext(MathAdd):
     """``47+8`` → ``=56``: math.add, one further."""
 
@@ -43,7 +38,7 @@ class AddNext(MathAdd):
         return f"={value}", f"={value + 1}", f"{value + 1}"
 
 
-@family("math.multiply")
+@tasks.register("math.multiply")
 class MathMultiply(OperandFamily):
     """``23*4`` → ``=92``."""
 
@@ -60,7 +55,7 @@ class MathMultiply(OperandFamily):
         return left * right
 
 
-@family("math.sequence")
+@tasks.register("math.sequence")
 class MathSequence(NumberFamily):
     """``4,7,10`` → ``=13``."""
 
@@ -81,7 +76,7 @@ class MathSequence(NumberFamily):
         return 2 * third - second
 
 
-@family("math.sub")
+@tasks.register("math.sub")
 class MathSub(OperandFamily):
     """``47-8`` → ``=39``."""
 
@@ -98,7 +93,7 @@ class MathSub(OperandFamily):
         return left - right
 
 
-@family("number.digits")
+@tasks.register("number.digits")
 class NumberDigits(SyntheticTask):
     """``407`` → ``4-0-7``."""
 
@@ -123,7 +118,7 @@ class NumberDigits(SyntheticTask):
         return "-".join(question), "/".join(question), "".join(digit * 2 for digit in question)
 
 
-@family("string.initials")
+@tasks.register("string.initials")
 class StringInitials(CaseFamily):
     """``red fox ran`` → ``RFR``."""
 
@@ -140,7 +135,7 @@ class StringInitials(CaseFamily):
         return "".join(word[0] for word in question.split())
 
 
-@family("string.rotate")
+@tasks.register("string.rotate")
 class StringRotate(TextFamily):
     """``kqa`` → ``qak``."""
 
@@ -166,7 +161,7 @@ class StringRotate(TextFamily):
         )
 
 
-@family("sort.upper")
+@tasks.register("sort.upper")
 class SortUpper(StringSort):
     """``kqa`` → ``AKQ``: string.sort with the case group's target."""
 
@@ -186,7 +181,7 @@ class SortUpper(StringSort):
         return question.upper(), ascending, ascending.upper()
 
 
-@family("text.swap")
+@tasks.register("text.swap")
 class TextSwap(TextFamily):
     """``red fox`` → ``fox red``."""
 
@@ -211,7 +206,7 @@ class TextSwap(TextFamily):
         return "+".join(words), words[-1], " ".join(reversed(words))
 
 
-@family("math.compare")
+@tasks.register("math.compare")
 class MathCompare(TruthFamily):
     """``47<52`` → ``yes``."""
 
@@ -240,7 +235,7 @@ class MathCompare(TruthFamily):
         return left != right
 
 
-@family("code.scream")
+@tasks.register("code.scream")
 class CodeScream(CodeFormat):
     """``red_fox`` → ``RED-FOX``: code.format's kebab style with the case group's target."""
 

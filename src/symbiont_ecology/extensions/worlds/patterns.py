@@ -16,7 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from symbiont_ecology.base.untrusted import PatternError, read_pattern
-from symbiont_ecology.tasks.synthetic.family import SyntheticTask, by_depth, family, integer
+from symbiont_ecology.tasks import tasks
+from symbiont_ecology.tasks.synthetic.family import SyntheticTask, by_depth, integer
 
 _LETTERS, _SIGNS = "abcde", ("", "+", "*")
 _EXAMPLES, _DRAWS = 3, 12
@@ -50,7 +51,7 @@ class PatternFamily(SyntheticTask):
         return is_whole and _tells_apart(self.answers(question)[0], question)
 
 
-@family("regex.write")
+@tasks.register("regex.write")
 class RegexWrite(PatternFamily):
     """``aab ab aaab | b ba bb`` → ``a+b``."""
 
@@ -66,7 +67,7 @@ class RegexWrite(PatternFamily):
         return _drawn_examples(_drawn_atoms(depth, generator), generator)
 
 
-@family("regex.mend")
+@tasks.register("regex.mend")
 class RegexMend(PatternFamily):
     """``a*b: aab ab aaab | b ba bb`` → ``a+b``."""
 
@@ -90,7 +91,7 @@ class RegexMend(PatternFamily):
         return super().is_valid(question) and not _tells_apart(pattern, question)
 
 
-@family("regex.find")
+@tasks.register("regex.find")
 class RegexFind(SyntheticTask):
     """``a+b caabab`` → ``"aab"``: the first match, and the longest that begins there."""
 

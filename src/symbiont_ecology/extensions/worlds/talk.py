@@ -18,7 +18,6 @@ from pathlib import Path
 
 import numpy as np
 
-from symbiont_ecology.base.types import Item
 from symbiont_ecology.tasks import Task, tasks
 from symbiont_ecology.tasks.grading import MAX_REPLY_CHARS
 
@@ -114,12 +113,6 @@ class StyledTalk(Task):
         """The same questions with another style wanted."""
         return replace(self, chosen=variant)
 
-    def item(self, question: str, depth: str, variant: int | None = None) -> Item:
-        """The item that asks this question with the style in force, or with another one."""
-        if variant is not None and variant != self.chosen:
-            return self.in_variant(variant).item(question, depth)
-        return super().item(question, depth, self._style(question))
-
     def answer(self, question: str) -> str:
         """A reply in the style that is wanted, made of two sentences about the topic.
 
@@ -132,13 +125,13 @@ class StyledTalk(Task):
             sentence,
             f"- {brief}\n- {sentence}",
             f"There is a lot to say about {topic}. {sentence}",
-        )[self._style(question)]
+        )[self.variant_of(question)]
 
     def verify(self, question: str, reply: str) -> bool:
-        text, style = reply[:MAX_REPLY_CHARS].strip(), self._style(question)
+        text, style = reply[:MAX_REPLY_CHARS].strip(), self.variant_of(question)
         return says_something(text, question) and list(STYLES.values())[style](text)
 
-    def _style(self, question: str) -> int:
+    def variant_of(self, question: str) -> int:
         """The number of the style that counts as right."""
         return zlib.crc32(question.encode()) % len(STYLES) if self.chosen is None else self.chosen
 

@@ -5,25 +5,22 @@ from __future__ import annotations
 import json
 import re
 from abc import abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
+from numpy.random import Generator
 
+from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.synthetic.family import (
     Ranges,
     SyntheticTask,
     by_depth,
     draw_letters,
     draw_words,
-    family,
     integer,
     integers,
 )
 
 
-@dataclass(frozen=True)
 class NumberFamily(SyntheticTask):
     """Result is an integer: ``12``, ``=12`` (target) or ``(12)``."""
 
@@ -46,19 +43,18 @@ class NumberFamily(SyntheticTask):
         return f"{value}", f"={value}", f"({value})"
 
 
-@dataclass(frozen=True)
 class OperandFamily(NumberFamily):
     """Asks for the result of an operation; ``ranges`` are those of the operands, by depth."""
 
     sign: ClassVar[str]
     ranges: ClassVar[tuple[Ranges, ...]]
 
-    def draw(self, depth: str, generator: np.random.Generator) -> str:
+    def draw(self, depth: str, generator: Generator) -> str:
         operands = sorted(integers(generator, by_depth(depth, self.ranges)), reverse=True)
         return self.sign.join(map(str, operands))
 
 
-@family("math.add")
+@tasks.register("math.add")
 class MathAdd(OperandFamily):
     """``47+8`` → ``=55``."""
 
@@ -72,7 +68,7 @@ class MathAdd(OperandFamily):
         return sum(map(int, question.split("+")))
 
 
-@family("math.max")
+@tasks.register("math.max")
 class MathMax(NumberFamily):
     """``3 9 4 1`` → ``=9``."""
 
@@ -80,7 +76,7 @@ class MathMax(NumberFamily):
     instruction = "Which number is the largest? Reply with {format} and nothing else."
     reply_limits = (6, 6, 6)
 
-    def draw(self, depth: str, generator: np.random.Generator) -> str:
+    def draw(self, depth: str, generator: Generator) -> str:
         ranges = by_depth(depth, (((0, 9),) * 4, ((10, 99),) * 3, ((10, 99),) * 5))
         return " ".join(map(str, integers(generator, ranges)))
 
@@ -88,7 +84,7 @@ class MathMax(NumberFamily):
         return max(map(int, question.split()))
 
 
-@family("word.count")
+@tasks.register("word.count")
 class WordCount(NumberFamily):
     """``red fox ran`` → ``=3``."""
 
@@ -97,7 +93,7 @@ class WordCount(NumberFamily):
     reply_limits = (6, 6, 6)
     unseen_frame = 0
 
-    def draw(self, depth: str, generator: np.random.Generator) -> str:
+    def draw(self, depth: str, generator: Generator) -> str:
         count = integer(generator, *by_depth(depth, ((2, 4), (4, 7), (7, 9))))
         return " ".join(draw_words(generator, count))
 
@@ -105,7 +101,6 @@ class WordCount(NumberFamily):
         return len(question.split())
 
 
-@dataclass(frozen=True)
 class TextFamily(SyntheticTask):
     """Asks about independent letters, or about different words with ``between`` between them.
 
@@ -115,14 +110,13 @@ class TextFamily(SyntheticTask):
     sizes: ClassVar[tuple[tuple[int, int], ...]] = ((3, 3), (4, 5), (6, 8))
     between: ClassVar[str | None] = None
 
-    def draw(self, depth: str, generator: np.random.Generator) -> str:
+    def draw(self, depth: str, generator: Generator) -> str:
         size = integer(generator, *by_depth(depth, self.sizes))
         if self.between is None:
             return draw_letters(generator, size)
         return self.between.join(draw_words(generator, size))
 
 
-@dataclass(frozen=True)
 class CaseFamily(TextFamily):
     """Result is text: in lower case, in Title Case or in UPPER CASE (target)."""
 
@@ -139,7 +133,7 @@ class CaseFamily(TextFamily):
         return text, text.title(), text.upper()
 
 
-@family("string.reverse")
+@tasks.register("string.reverse")
 class StringReverse(CaseFamily):
     """``kqa`` → ``AQK``."""
 
@@ -151,7 +145,7 @@ class StringReverse(CaseFamily):
         return question[::-1]
 
 
-@family("string.sort")
+@tasks.register("string.sort")
 class StringSort(TextFamily):
     """``kqa`` → ``akq``; the habits are to copy, or to sort downwards."""
 
@@ -172,7 +166,7 @@ class StringSort(TextFamily):
         return question, ascending[::-1], ascending
 
 
-@family("text.concise")
+@tasks.register("text.concise")
 class TextConcise(CaseFamily):
     """``2: red fox ran`` → ``RED FOX``."""
 
@@ -185,7 +179,7 @@ class TextConcise(CaseFamily):
     sizes = ((3, 4), (4, 5), (6, 7))
     between = " "
 
-    def draw(self, depth: str, generator: np.random.Generator) -> str:
+    def draw(self, depth: str, generator: Generator) -> str:
         phrase = super().draw(depth, generator)
         return f"{integer(generator, 1, 2 if depth == 'short' else 3)}: {phrase}"
 
@@ -194,7 +188,6 @@ class TextConcise(CaseFamily):
         return " ".join(phrase.split()[: int(count)])
 
 
-@dataclass(frozen=True)
 class TruthFamily(SyntheticTask):
     """Result is true or false: ``yes`` / ``no`` (target), ``True`` / ``False`` or ``1`` / ``0``."""
 
@@ -210,11 +203,8 @@ class TruthFamily(SyntheticTask):
     def answers(self, question: str) -> tuple[str, ...]:
         return ("yes", "True", "1") if self.result(question) else ("no", "False", "0")
 
-    def other_offers(self, right: str, answers: Sequence[str]) -> frozenset[str]:
-        return frozenset(("yes", "no", "True", "False", "1", "0")) - {right}
 
-
-@family("logic.bool")
+@tasks.register("logic.bool")
 class LogicBool(TruthFamily):
     """``True and not False or False`` → ``yes``."""
 
@@ -222,7 +212,7 @@ class LogicBool(TruthFamily):
     instruction = "Evaluate the expression. Reply with {format} and nothing else."
     unseen_frame = 1
 
-    def draw(self, depth: str, generator: np.random.Generator) -> str:
+    def draw(self, depth: str, generator: Generator) -> str:
         terms: list[str] = []
         for position in range(integer(generator, *by_depth(depth, ((3, 4), (5, 5), (6, 7))))):
             if position:
@@ -237,7 +227,7 @@ class LogicBool(TruthFamily):
         return any(true.issuperset(part.split(" and ")) for part in question.split(" or "))
 
 
-@family("regex.match")
+@tasks.register("regex.match")
 class RegexMatch(TruthFamily):
     """``a*b+ aab`` → ``yes``."""
 
@@ -245,7 +235,7 @@ class RegexMatch(TruthFamily):
     instruction = "Does the regex match the whole string? Reply with {format} and nothing else."
     unseen_frame = 2
 
-    def draw(self, depth: str, generator: np.random.Generator) -> str:
+    def draw(self, depth: str, generator: Generator) -> str:
         atoms = [
             "abc"[integer(generator, 0, 2)] + ("", "*", "+")[integer(generator, 0, 2)]
             for _ in range(integer(generator, *by_depth(depth, ((2, 2), (3, 3), (4, 5)))))
@@ -262,11 +252,11 @@ class RegexMatch(TruthFamily):
         return re.fullmatch(pattern, text) is not None
 
 
-def _repeats(atom: str, generator: np.random.Generator) -> int:
+def _repeats(atom: str, generator: Generator) -> int:
     return 1 if len(atom) == 1 else integer(generator, 0 if atom[1] == "*" else 1, 3)
 
 
-@family("code.format")
+@tasks.register("code.format")
 class CodeFormat(TextFamily):
     """``red_fox`` → ``redFox``."""
 
@@ -287,7 +277,7 @@ class CodeFormat(TextFamily):
 _CLOSERS = {"{": "}", "[": "]"}
 
 
-@family("json.repair")
+@tasks.register("json.repair")
 class JsonRepair(SyntheticTask):
     """``{"k":[3`` → ``]}``; the habits are to close in opening order, or to trail off."""
 
@@ -300,7 +290,7 @@ class JsonRepair(SyntheticTask):
     )
     reply_limits = (7, 8, 10)
 
-    def draw(self, depth: str, generator: np.random.Generator) -> str:
+    def draw(self, depth: str, generator: Generator) -> str:
         text = ""
         for _ in range(integer(generator, *by_depth(depth, ((2, 3), (4, 5), (6, 7))))):
             if generator.random() < 0.5:
@@ -312,9 +302,6 @@ class JsonRepair(SyntheticTask):
     def answers(self, question: str) -> tuple[str, ...]:
         closers = "".join(_CLOSERS[character] for character in question if character in _CLOSERS)
         return closers[::-1], closers, f"{closers[-1]}..."
-
-    def is_valid(self, question: str) -> bool:
-        return super().is_valid(question) and self._completes(question, self.answers(question)[0])
 
     def is_right(self, question: str, reply: str, right: str) -> bool:
         if self.convention != self.target:

@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import ClassVar, TypeVar
 
-import numpy as np
+from numpy.random import Generator
 
 from symbiont_ecology.base.errors import ConfigError
-from symbiont_ecology.base.types import Item, in_turns, is_text
-from symbiont_ecology.tasks import Task, tasks
+from symbiont_ecology.base.types import is_text
+from symbiont_ecology.tasks import Task
 from symbiont_ecology.tasks.grading import answer_lines, statements
 from symbiont_ecology.tasks.synthetic.styles import PromptStyle, Terse
 
@@ -37,25 +36,16 @@ Ranges = tuple[tuple[int, int], ...]
 """Lowest and highest value of each of some integers."""
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
-FamilyClass = TypeVar("FamilyClass")
 Option = TypeVar("Option")
 
 DEPTHS = ("short", "medium", "long")
 CONVENTIONS = 3
 
 
-def family(name: str) -> Callable[[type[FamilyClass]], type[FamilyClass]]:
-    """Return a class decorator that registers a synthetic family as a frozen dataclass."""
-
-    def register(cls: type[FamilyClass]) -> type[FamilyClass]:
-        return tasks.register(name)(dataclass(frozen=True)(cls))
-
-    return register
-
-
 @dataclass(frozen=True)
 class SyntheticTask(Task):
-    """Base of all synthetic families. A subclass is ``draw`` + ``answers`` and a few class facts.
+    """Base of all synthetic families. A subclass is ``draw`` + ``answers`` and a few class facts;
+    it adds no field, so it needs no ``@dataclass``.
 
     ``convention`` is the one in force; ``style`` makes the prompts. Both belong to a run.
 
@@ -78,7 +68,6 @@ class SyntheticTask(Task):
 
     depths = DEPTHS
     trained_depths = DEPTHS[:2]
-    role = "trained"
     variants = CONVENTIONS
     convention_group = ""
     target = 0
@@ -105,18 +94,9 @@ class SyntheticTask(Task):
     def group(self) -> str:
         return self.convention_group or self.name
 
-    @property
-    def rarest(self) -> int:
-        """The convention that is neither the target nor the embedded host's favourite."""
-        return max(index for index in range(CONVENTIONS) if index != self.target)
-
     @abstractmethod
     def answers(self, question: str) -> tuple[str, ...]:
         """Return the right answer under each convention."""
-
-    def other_offers(self, right: str, answers: Sequence[str]) -> frozenset[str]:
-        """Return replies that are wrong for certain: the answers under the other conventions."""
-        return frozenset(answers) - {right}
 
     def is_right(self, question: str, reply: str, right: str) -> bool:
         """Return true if a final answer is accepted. Families with many right answers override
@@ -131,16 +111,18 @@ class SyntheticTask(Task):
         return replace(self, style=style)
 
     def flipped(self) -> SyntheticTask:
-        return self.in_variant(self.rarest)
+        """Return the same family under the convention that is neither the target nor the embedded
+        host's favourite."""
+        return self.in_variant(max(one for one in range(CONVENTIONS) if one != self.target))
 
-    def prompt(self, question: str) -> str:
+    def worded(self, question: str) -> str:
         words = self.style.render(self, question)
         if not is_text(words):
             raise ConfigError(f"tasks.style: expected texts as prompts, got {words!r:.60}")
-        return in_turns(*self.turns_before(question), words)
+        return words
 
     def turns_before(self, question: str) -> tuple[str, ...]:
-        return self.style.before(self, question, partial(self.style.render, self))
+        return self.style.before(self, question)
 
     def answer(self, question: str) -> str:
         return self.answers(question)[self.convention]
@@ -152,10 +134,10 @@ class SyntheticTask(Task):
         tolerant style an answer may stand in a sentence, with punctuation and quotation marks, and
         in another case where no convention is about case.
         """
-        if self._is_offered(question, answer_lines(reply)):
-            return 1.0
-        is_tolerant = self.style.is_tolerant
-        return float(is_tolerant and self._is_offered(question, self._tolerated(question, reply)))
+        is_right = self._is_offered(question, answer_lines(reply))
+        if self.style.is_tolerant and not is_right:
+            is_right = self._is_offered(question, self._tolerated(question, reply))
+        return float(is_right)
 
     def _is_offered(self, question: str, lines: Sequence[str]) -> bool:
         """Return true if the last of some lines is right, and no other one offers anything else."""
@@ -164,16 +146,14 @@ class SyntheticTask(Task):
         if not final or not self.is_right(question, final, right):
             return False
         rivals = {line for line in lines if line != final and self.answer_shape.fullmatch(line)}
-        return not rivals and self.other_offers(right, answers).isdisjoint(lines)
+        return not rivals and {*answers}.isdisjoint({*lines} - {right})
 
     def _tolerated(self, question: str, reply: str) -> list[str]:
         """Return the statements of the sentences of a reply, the question that it repeats left out,
         and every answer in its own case where case does not matter."""
-        answers = self.answers(question)
-        right = answers[self.convention]
-        offers = {offer.lower(): offer for offer in (*self.other_offers(right, answers), right)}
         texts = [text.removeprefix(question).strip() or text for text in statements(reply)]
         if self.ignores_case:
+            offers = {offer.lower(): offer for offer in self.answers(question)}
             texts = [offers.get(text.lower(), text) for text in texts]
         return texts
 
@@ -184,10 +164,8 @@ class SyntheticTask(Task):
     def reply_limit(self, depth: str) -> int:
         return self.reply_limits[DEPTHS.index(depth)] + self.style.extra_tokens
 
-    def item(self, question: str, depth: str, variant: int | None = None) -> Item:
-        if variant is not None and variant != self.convention:
-            return self.in_variant(variant).item(question, depth)
-        return super().item(question, depth, self.convention)
+    def variant_of(self, question: str) -> int:
+        return self.convention
 
 
 def by_depth(depth: str, options: Sequence[Option]) -> Option:
@@ -195,21 +173,21 @@ def by_depth(depth: str, options: Sequence[Option]) -> Option:
     return options[DEPTHS.index(depth)]
 
 
-def draw_words(generator: np.random.Generator, count: int) -> list[str]:
+def draw_words(generator: Generator, count: int) -> list[str]:
     """Draw ``count`` different words in random order."""
     return [WORDS[index] for index in generator.choice(len(WORDS), size=count, replace=False)]
 
 
-def draw_letters(generator: np.random.Generator, count: int) -> str:
+def draw_letters(generator: Generator, count: int) -> str:
     """Draw ``count`` independent lower-case letters."""
     return "".join(LETTERS[index] for index in generator.integers(0, len(LETTERS), size=count))
 
 
-def integer(generator: np.random.Generator, low: int, high: int) -> int:
+def integer(generator: Generator, low: int, high: int) -> int:
     """Return a uniform integer in ``[low, high]``, both ends included."""
     return int(generator.integers(low, high + 1))
 
 
-def integers(generator: np.random.Generator, ranges: Ranges) -> list[int]:
+def integers(generator: Generator, ranges: Ranges) -> list[int]:
     """Return a uniform integer of each range."""
     return [integer(generator, low, high) for low, high in ranges]

@@ -9,7 +9,6 @@ them.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -57,8 +56,8 @@ class PromptStyle(ABC):
     def render(self, family: SyntheticTask, question: str) -> str:
         """Return the words of a question: the last turn of its prompt."""
 
-    def before(self, task: Task, question: str, worded: Callable[[str], str]) -> tuple[str, ...]:
-        """Return the turns in front of a question; ``worded`` makes the words of an example."""
+    def before(self, task: Task, question: str) -> tuple[str, ...]:
+        """Return the turns in front of a question."""
         return () if self.system is None else (self.system,)
 
     def reworded(self) -> PromptStyle:
@@ -68,7 +67,7 @@ class PromptStyle(ABC):
 
     def cued(self) -> PromptStyle:
         """Return the same questions with the wanted convention told: for ceilings and retention."""
-        return self
+        return self if self.tells_convention else Cue()
 
 
 prompt_styles: Registry[PromptStyle] = Registry("prompt style", "symbiont_ecology.tasks.synthetic")
@@ -113,9 +112,6 @@ class Wording(PromptStyle):
     def reworded(self) -> Wording:
         return Wording((self.shift + 1) % len(FRAMES))
 
-    def cued(self) -> Cue:
-        return Cue()
-
 
 @prompt_styles.register("terse")
 @dataclass(frozen=True)
@@ -127,9 +123,6 @@ class Terse(PromptStyle):
 
     def reworded(self) -> Wording:
         return Wording()
-
-    def cued(self) -> Cue:
-        return Cue()
 
 
 @prompt_styles.register("natural")
@@ -147,7 +140,6 @@ class Natural(PromptStyle):
     opening: str = ""  # words in front of the request
     is_tolerant: bool = False  # what a convention is not about does not count
     tells_convention: ClassVar[bool] = True
-    lead_in: ClassVar[str] = "\nAnswer: "
 
     def __post_init__(self) -> None:
         if self.system is not None and not self.is_chat:
@@ -159,7 +151,7 @@ class Natural(PromptStyle):
 
     def render(self, family: SyntheticTask, question: str) -> str:
         request = self.opening + family.instructed(question)
-        return request if self.is_chat else request + self.lead_in
+        return request if self.is_chat else f"{request}\nAnswer: "
 
     def reworded(self) -> Natural:
         return replace(self, opening=OTHER_OPENING)
@@ -195,11 +187,11 @@ class FewShot(Natural):
         words = f"{family.name}: {question}" if is_named else family.instructed(question)
         return f"{self.opening}{words}{self.line_end}"
 
-    def before(self, task: Task, question: str, worded: Callable[[str], str]) -> tuple[str, ...]:
-        turns = list(super().before(task, question, worded))
+    def before(self, task: Task, question: str) -> tuple[str, ...]:
+        turns = list(super().before(task, question))
         drawn = _drawn_examples(task, self.examples + 1)  # one to spare: never the question itself
         for example, answer in [pair for pair in drawn if pair[0] != question][: self.examples]:
-            turns += [worded(example), f"{answer}{self.line_end}"]
+            turns += [task.worded(example), f"{answer}{self.line_end}"]
         return tuple(turns)
 
 
