@@ -130,7 +130,7 @@ def test_torch_is_imported_only_where_models_are_run(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["symbiont_ecology", "symbiont_ecology.run.config", "symbiont_ecology.run.start"]
+    "module", ["symbiont_ecology", "symbiont_ecology.run.config", "symbiont_ecology.run.run"]
 )
 def test_importing_loads_no_torch(module: str) -> None:
     code = f"import sys, {module}; print([name for name in {sorted(HEAVY)} if name in sys.modules])"

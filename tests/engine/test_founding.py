@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from resumed import trace
+from runs import resume, start
+from symbiont_ecology import Run
 from symbiont_ecology.base.errors import EcologyWarning, HostError, RunError
 from symbiont_ecology.base.types import Completions, Request
 from symbiont_ecology.run.config import RunConfig
-from symbiont_ecology.run.start import check_start, resume, start
 from toy import Crash, ToyHost, toy_config
 
 SINGLE = {"kind": "single", "questions": 3, "samples": 3, "learning_rate": 0.1}
@@ -52,16 +53,16 @@ def test_a_start_that_failed_can_be_mended_in_the_same_folder(
     if is_resumed:  # before it was ever founded
         with pytest.raises(Crash):
             start(mended, folder, host=ToyHost(crash_at=0))
-        check_start(mended, folder)
+        Run.start(mended, folder=folder)
         with pytest.raises(HostError, match="at most 3 tokens"):
             resume(folder, host=ShortHost(most=3))
         assert (folder / "config.yaml").exists()
-    check_start(mended, folder)
+    Run.start(mended, folder=folder)
     assert start(mended, folder, host=ShortHost()).is_complete
     start(mended, tmp_path / "other", host=ShortHost())
     assert trace(folder) == trace(tmp_path / "other")
     with pytest.raises(RunError, match="holds a run already"):
-        check_start(mended, folder)
+        Run.start(mended, folder=folder)
 
 
 def test_a_budget_that_founding_spends_is_warned_of_and_can_be_mended(tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from runs import resume, start
 from symbiont_ecology.base.errors import RunError
 from symbiont_ecology.ecology.state import read_checkpoint
 from symbiont_ecology.run import verification
-from symbiont_ecology.run.start import resume, start
 from symbiont_ecology.run.verification import go_back, parts_of
 from toy import Crash, ToyHost, toy_config
 

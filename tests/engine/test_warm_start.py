@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from logs import ECOLOGY, RICH
+from runs import resume, start
 from symbiont_ecology.base.errors import ConfigError, EcologyWarning
 from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.events import Born, Event, GenerationEnded, WarmStarted
@@ -20,7 +21,6 @@ from symbiont_ecology.ecology.state import load_state
 from symbiont_ecology.ecology.users import Basis, RememberedAnswer, SketchSpace, read_vector
 from symbiont_ecology.run.build import mixture
 from symbiont_ecology.run.config import RunConfig
-from symbiont_ecology.run.start import resume, start
 from symbiont_ecology.run.warm import warm_examples
 from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.config import UsersConfig

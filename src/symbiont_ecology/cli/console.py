@@ -129,7 +129,7 @@ def open_run(folder: Path, host: str | None = None, rank: int = 0) -> Run:
         RunError: the folder holds no run.
     """
     from symbiont_ecology import Run
-    from symbiont_ecology.run.start import read_config
+    from symbiont_ecology.run.open_run import read_config
 
     config = read_config(folder)
     changes = {"model": host or config.host.model, "rank": max(rank, config.host.rank)}

@@ -171,9 +171,8 @@ def folder_for(name: str, out: Path | None, can_go_on: Callable[[Path], bool]) -
 def is_free_for(folder: Path, config: RunConfig, *may_differ: str) -> bool:
     """Return True if a folder holds no run, or the one with this config and the data as they are;
     the keys of ``run`` that are named may differ."""
-    from symbiont_ecology.run.open_run import CONFIG_FILE
+    from symbiont_ecology.run.open_run import CONFIG_FILE, read_config
     from symbiont_ecology.run.provenance import check_data
-    from symbiont_ecology.run.start import read_config
 
     if not (folder / CONFIG_FILE).exists():
         return True

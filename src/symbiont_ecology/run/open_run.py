@@ -1,10 +1,29 @@
-"""A run that this process has opened: founded, or restored from its last checkpoint."""
+"""The folder of a run, and a run that this process has opened: founded, or restored from its last
+checkpoint.
+
+    config.yaml           resolved config, written first
+    provenance.json       versions, host, data, plug-ins, seed
+    events.jsonl          what happened
+    timings.jsonl         how long each generation took (not state)
+    transcripts.jsonl     what was asked and replied, until it is full (not state)
+    state.json            the last checkpoint
+    state.previous.json   the one before it
+    blobs/                weights and optimizer states
+    lock                  held by the process that writes
+    service.jsonl         what a run in service answered, and what was said of it
+    evaluations.jsonl     results of evaluations (not state)
+    trackers.json         what trackers were told (not state)
+
+What a checkpoint is: ``run.checkpoints``. A run that is killed anywhere and resumed ends with
+the same ``state.json`` and ``events.jsonl``, byte for byte, as one that never stopped (same machine
+and build). What damages a folder between two sittings is found when it is resumed.
+"""
 
 import math
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,10 +38,11 @@ from symbiont_ecology.ecology.state import PREVIOUS_FILE, STATE_FILE
 from symbiont_ecology.run.budget import is_complete, milestones
 from symbiont_ecology.run.build import build_runtime
 from symbiont_ecology.run.checkpoints import Checkpoints
-from symbiont_ecology.run.config import RunConfig
+from symbiont_ecology.run.config import RunConfig, load_config
 from symbiont_ecology.run.generation import found_population, run_generation
 from symbiont_ecology.run.provenance import (
     check_host,
+    check_not_edited,
     check_versions,
     write_config,
     write_provenance,
@@ -104,7 +124,7 @@ def opened(
     endless one ends with its process.
 
     Raises:
-        RunError: see ``run.start.start`` and ``resume``.
+        RunError: see ``Run.start`` and ``Run.open``; another process is writing to the folder.
         HostError: the host is not the one that the run was founded with.
     """
     with locked(folder), blamed(RunError), closing(Followers(config, folder)) as followers:
@@ -203,3 +223,21 @@ def check_free(folder: Path) -> None:
             f"{folder / STATE_FILE} is missing, and generations were lived there: symbiont verify "
             f"{folder} --repair goes back to the checkpoint before it; or choose another folder"
         )
+
+
+def read_config(
+    folder: Path, overrides: Sequence[str] = (), *, runs_plugins: bool = True
+) -> RunConfig:
+    """Return the resolved config of a run; its plug-ins are run, unless the run is only looked at.
+
+    Raises:
+        RunError: the folder holds no run, or somebody edited its config by hand, and it is not only
+            looked at.
+    """
+    path = folder / CONFIG_FILE
+    if not os.path.isfile(path):  # which a name that is too long for a file is not
+        raise RunError(f"no run in {folder}: expected a {CONFIG_FILE} there")
+    config = load_config(path, overrides, runs_plugins=runs_plugins)
+    if runs_plugins and (folder / STATE_FILE).exists():
+        check_not_edited(path, {override.partition("=")[0].strip() for override in overrides})
+    return config

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from lives import adapter
+from runs import start
 from seen import eventful_plan, lived_to_its_end, users_plan
 from symbiont_ecology.adapters.deltas import modules, singular_values, spectrum
 from symbiont_ecology.base.errors import RunError
@@ -22,7 +23,6 @@ from symbiont_ecology.extensions.evoscope.history import History
 from symbiont_ecology.extensions.evoscope.page import embedded_json, page_record
 from symbiont_ecology.extensions.evoscope.record import canvas_places, chosen_replies
 from symbiont_ecology.extensions.evoscope.report import RunReport
-from symbiont_ecology.run.start import start
 from toy import ToyHost
 
 
