@@ -27,8 +27,8 @@ RENAMED_TASKS = {"habitats": "users"}
 warning."""
 _REMOVED: Mapping[str, tuple[Mapping[str, object], str]] = {
     "run": (
-        {"mirror": None},
-        "rclone or fsspec can copy the folder of a run, whose last file is state.json",
+        {"mirror": None, "train_rollouts": None},
+        "run.train_flops limits a run; rclone or fsspec can copy it, state.json last",
     ),
     "host": ({"is_checkpointing": False}, "raise host.memory_mb, or learn from shorter texts"),
     "climate": (

@@ -241,7 +241,6 @@ def fraction_done(loop: LoopConfig, state: EcologyState, seconds: float) -> floa
     ways = (
         (state.generation, max(loop.generations, 1)),
         (spent.flops, loop.train_flops),
-        (spent.flops, (loop.train_rollouts or 0) * state.mean_rollout_flops),
         (spent.tokens, loop.train_tokens),
         (seconds, loop.train_seconds),
     )

@@ -101,7 +101,6 @@ def live(lived: Run, quiet: bool, again: str = "") -> None:
         import torch  # noqa: F401
 
         find_folder(lived.config.host.model, view.tell)
-        lived.on_progress = view.tell
         with closing(iter(lived)) as generations:
             view.tell("going on …" if lived.is_started else "founding the population …")
             for generation in generations:

@@ -213,8 +213,7 @@ class LoadedRun:
     def tasks(self) -> TaskMixture:
         """The run's task mix as it is judged where the run stands, with all its families."""
         state = self.pool.state
-        budgets = milestones(self.config, state.mean_rollout_flops)
-        mix = mixture(self.config).at(budget_phase(state, budgets)[0])
+        mix = mixture(self.config).at(budget_phase(state, milestones(self.config))[0])
         return replace(mix, stage=None, generation=self.last_generation)
 
     def items(

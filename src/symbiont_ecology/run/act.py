@@ -20,7 +20,7 @@ from symbiont_ecology.base.types import (
 )
 from symbiont_ecology.ecology import HOST, Assignment, Outcome, Rollout, map_rollouts
 from symbiont_ecology.ecology.learning import Estimator
-from symbiont_ecology.ecology.learning.rewards import worths
+from symbiont_ecology.ecology.learning.rewards import rewarded
 from symbiont_ecology.run.runtime import GenerationContext, Host
 from symbiont_ecology.tasks import judge
 
@@ -70,8 +70,9 @@ def act(assignments: Sequence[Assignment], context: GenerationContext) -> list[O
         end = start + len(assignment.items) * assignment.samples
         outcomes.append(Outcome(assignment, tuple(rollouts[start:end])))
         start = end
+    reward, faults = context.reward, context.faults
     outcomes = map_rollouts(
-        outcomes, lambda own: _rewarded(own, context), where=attrgetter("is_practice")
+        outcomes, lambda own: rewarded(own, reward, faults), where=attrgetter("is_practice")
     )
     return map_rollouts(
         outcomes, lambda own: _compared(own, context), where=attrgetter("is_compared")
@@ -96,13 +97,6 @@ def _questions(assignments: Sequence[Assignment], context: GenerationContext) ->
                 put = item.to_read if reads else item
                 questions.append(Question(put, name, generator, assignment.perturbation))
     return questions
-
-
-def _rewarded(rollouts: Sequence[Rollout], context: GenerationContext) -> Iterator[Rollout]:
-    """Yield the same rollouts with what they are worth to learning."""
-    rewards = worths(rollouts, context.reward, context.faults)
-    for rollout, worth in zip(rollouts, rewards, strict=True):
-        yield replace(rollout, reward=worth)
 
 
 def _compared(rollouts: Sequence[Rollout], context: GenerationContext) -> Iterator[Rollout]:

@@ -12,13 +12,12 @@ newest older one that was due. So a run that was stopped and resumed ends with t
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 
 from symbiont_ecology.adapters.blobs import BlobStore
-from symbiont_ecology.base.errors import EcologyWarning, RunError
+from symbiont_ecology.base.errors import RunError
 from symbiont_ecology.base.event_log import EventLog, read_events
 from symbiont_ecology.base.files import UNFINISHED, remove_unfinished
 from symbiont_ecology.base.transcripts import TRANSCRIPTS_FILE
@@ -92,15 +91,10 @@ class Checkpoints:
 
     def _blobs_before(self) -> set[BlobRef]:
         """Return what the checkpoint before the last one needs; of one that is damaged, nothing."""
-        path = self.folder / PREVIOUS_FILE
         try:
-            needed = checkpoint.read_checkpoint(path).state.reachable() if path.exists() else set()
-            check_blobs(self._store, needed)
-        except RunError as error:
-            text = f"the checkpoint before the last one cannot be used: {error}"
-            warnings.warn(text, EcologyWarning, stacklevel=2)
+            return checkpoint.read_checkpoint(self.folder / PREVIOUS_FILE).state.reachable()
+        except RunError:  # there is none, or ``symbiont verify`` says what is wrong with it
             return set()
-        return needed
 
     def _clean(self) -> None:
         """Delete every blob that the run cannot be asked for."""

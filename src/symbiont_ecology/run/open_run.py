@@ -2,7 +2,7 @@
 checkpoint.
 
     config.yaml           resolved config, written first
-    provenance.json       versions, host, data, plug-ins, seed
+    provenance.json       host, data, plug-ins, versions, config
     events.jsonl          what happened
     timings.jsonl         how long each generation took (not state)
     transcripts.jsonl     what was asked and replied, until it is full (not state)
@@ -22,20 +22,19 @@ and build). What damages a folder between two sittings is found when it is resum
 import math
 import os
 import time
-import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from symbiont_ecology.base.errors import EcologyWarning, LockedError, RunError
+from symbiont_ecology.base.errors import LockedError, RunError
 from symbiont_ecology.base.event_log import EventLog
 from symbiont_ecology.base.fence import blamed
 from symbiont_ecology.base.files import append_line, lock, make_folder, open_own, read_lines
 from symbiont_ecology.base.process import release_memory
 from symbiont_ecology.ecology import EcologyState
 from symbiont_ecology.ecology.state import PREVIOUS_FILE, STATE_FILE
-from symbiont_ecology.run.budget import is_complete, milestones
+from symbiont_ecology.run.budget import is_complete
 from symbiont_ecology.run.build import build_runtime
 from symbiont_ecology.run.checkpoints import Checkpoints
 from symbiont_ecology.run.config import RunConfig, load_config
@@ -74,8 +73,6 @@ class OpenRun:
     """Wall-clock seconds of all generations so far, as ``lived_seconds`` reads them."""
     is_endless: bool = False
     is_saved: bool = True
-    saving: float = 0.0
-    """Wall-clock seconds of the last checkpoint, which the next generation counts as its own."""
 
     @property
     def is_complete(self) -> bool:
@@ -84,7 +81,7 @@ class OpenRun:
 
     def step(self) -> Generation:
         """Live one generation, and make a checkpoint if one is due or the run ends."""
-        start = time.perf_counter() - self.saving
+        start = time.perf_counter()
         summary = run_generation(self.state, self.runtime, self.log)
         self.runtime.store.forget(self.state.reachable())
         seconds = round(time.perf_counter() - start, 4)
@@ -92,7 +89,7 @@ class OpenRun:
         self.elapsed += seconds
         timing = {"generation": summary.generation, "seconds": seconds}
         append_line(self.folder / TIMINGS_FILE, timing)
-        self.is_saved, self.saving = False, 0.0
+        self.is_saved = False
         if self.is_complete or self.state.generation % self.config.run.checkpoint_every == 0:
             self.save()
         generation = Generation(self.state, summary, seconds)
@@ -103,22 +100,15 @@ class OpenRun:
         """Make a checkpoint, unless nothing happened since the last one."""
         if self.is_saved:
             return
-        start = time.perf_counter()
         self.log.sync()
         self.checkpoints.save(self.state)
         release_memory()
-        self.is_saved, self.saving = True, time.perf_counter() - start
+        self.is_saved = True
 
 
 @contextmanager
 def opened(
-    config: RunConfig,
-    folder: Path,
-    host: Host,
-    *,
-    is_new: bool = False,
-    is_endless: bool = False,
-    on_progress: Callable[[str], None] = lambda message: None,
+    config: RunConfig, folder: Path, host: Host, *, is_new: bool = False, is_endless: bool = False
 ) -> Iterator[OpenRun]:
     """Open a run as it was at its last checkpoint, or found it. Its folder is locked meanwhile. An
     endless one ends with its process.
@@ -131,7 +121,7 @@ def opened(
         if is_new:
             check_free(folder)  # again: another process may have founded a run while this loaded
         path = folder / EVENTS_FILE
-        runtime = replace(build_runtime(config, host, folder), on_progress=on_progress)
+        runtime = build_runtime(config, host, folder)
         checkpoints = Checkpoints(folder, runtime.store, path, config.run.checkpoint_every)
         if is_founded := (folder / STATE_FILE).exists():
             check_host(folder, host)
@@ -156,23 +146,13 @@ def opened(
         run = OpenRun(*parts, elapsed, is_endless, is_saved=is_founded)
         if not is_founded:
             found_population(state, runtime, run.log)
-            if config.run.generations and run.is_complete:
-                keys = " and ".join(f"run.{key}" for key in config.train_budgets)
-                warnings.warn(
-                    f"{keys}: the budget is spent before anybody learned, founding took "
-                    f"{state.spent.flops:.3g} FLOPs: symbiont resume {folder} with a larger one",
-                    EcologyWarning,
-                    stacklevel=3,
-                )
             run.save()
-            run.saving = 0.0
-        run.runtime = replace(runtime, milestones=milestones(config, state.mean_rollout_flops))
         yield run
 
 
 def lived_seconds(folder: Path, generations: float = math.inf) -> float:
     """Return the wall-clock seconds of the first generations of a run, or of all. A generation that
-    was lived again counts as it was lived last. All checkpoints count but the last one.
+    was lived again counts as it was lived last. Checkpoints do not count.
 
     Raises:
         RunError: the file of them is damaged.

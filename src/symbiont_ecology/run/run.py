@@ -73,8 +73,6 @@ class Run:
 
     def __init__(self, folder: Path, config: RunConfig, host: Host | None = None) -> None:
         self.folder, self.config = folder, config
-        self.on_progress: Callable[[str], None] = lambda message: None
-        """Hears what is done before the first generation, such as a warm start."""
         if host is not None:
             self.host = host
         # What was read of the folder last, until the files are others.
@@ -104,10 +102,7 @@ class Run:
             RunError: the folder holds a run already.
         """
         if isinstance(config, RunConfig) and overrides:
-            raise ConfigError(
-                f"expected no changes of a config that is built already, got {overrides[0]!r}: "
-                "pass them to load_config; the folder is folder=…"
-            )
+            raise ConfigError(f"this config is built already: pass {overrides[0]!r} to load_config")
         name = "run"
         if not isinstance(config, RunConfig):
             name, config = config_name(config), load_config(config, overrides)
@@ -149,12 +144,12 @@ class Run:
         return self._generations(is_new, self.host)
 
     def _generations(self, is_new: bool, host: Host) -> Generator[Generation, None, None]:
-        folder, tell = self.folder, self.on_progress
+        folder = self.folder
         if os.path.exists(folder / JOURNAL_FILE):
             raise RunError(
                 f"{folder} lives by what its users say: go on with symbiont serve {folder}"
             )
-        with opened(self.config, folder, host, is_new=is_new, on_progress=tell) as run:
+        with opened(self.config, folder, host, is_new=is_new) as run:
             while not run.is_complete:
                 generation = run.step()
                 try:
@@ -369,7 +364,3 @@ class EventTables:
 
         columns = [field.name for field in fields(Event.kinds[kind])]
         return pd.DataFrame(self._rows.get(kind, []), columns=columns)
-
-    def __repr__(self) -> str:
-        counts = ", ".join(f"{kind} {len(rows)}" for kind, rows in sorted(self._rows.items()))
-        return f"<events: {counts or 'none yet'}>"
