@@ -226,8 +226,8 @@ def _estimate(config: RunConfig) -> dict[str, str]:
     memory += f", and {3 * need.adapter / 1e6:.3g} MB for each adapter that learns"
     print(f"timing {host.model} for some seconds …", file=sys.stderr, flush=True)
     try:
-        eta = estimate_run(config, build_host(config))
+        generation, whole = estimate_run(config, build_host(config))
     except HostError as error:  # a plan may be made on another machine than the run
         return {"memory": memory, "time": f"not measured: {error}"}
-    time = f"{eta.generation:.3g} s for a generation, {eta.run / 3600:.2g} hours for the run, here"
+    time = f"{generation:.3g} s for a generation, {whole / 3600:.2g} hours for the run, here"
     return {"memory": memory, "time": time}

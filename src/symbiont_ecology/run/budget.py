@@ -29,10 +29,10 @@ noise."""
 
 def milestones(config: RunConfig) -> tuple[float, ...]:
     """Return training FLOPs at which the world changes or the run ends, rising."""
-    flip, moments = config.tasks.flip, {config.run.train_flops, *config.tasks.arrivals}
+    flip, moments = config.tasks.flip, [config.run.train_flops, *config.tasks.arrivals]
     if flip:
-        moments |= {flip.at_flops, flip.back_flops}
-    return tuple(sorted(moments - {None, math.inf}))
+        moments += [flip.at_flops, flip.back_flops]
+    return tuple(sorted({moment for moment in moments if moment and moment < math.inf}))
 
 
 def budget_phase(state: EcologyState, milestones: Sequence[float]) -> tuple[float, float]:

@@ -11,7 +11,6 @@ newest older one that was due. So a run that was stopped and resumed ends with t
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
@@ -69,8 +68,8 @@ class Checkpoints:
         self._needed_before = self._blobs_before()
         self._growing.mark(state.next_seq)
         with checkpoint.exclusive(self.folder):  # nobody is writing them any more
-            for path in unfinished_files(self.folder):
-                remove_unfinished(path)
+            for name in WRITTEN_WHOLE:  # others with that ending are not the run's own
+                remove_unfinished(self.folder / (name + UNFINISHED))
         self._clean()
         return state
 
@@ -100,13 +99,6 @@ class Checkpoints:
         """Delete every blob that the run cannot be asked for."""
         with checkpoint.exclusive(self.folder):  # an evaluation may be reading, a fork be copying
             self._store.collect(self._needed | self._needed_before)
-
-
-def unfinished_files(folder: Path) -> list[Path]:
-    """Return the files of a run that a crash left half written; others with that ending are not its
-    own."""
-    halves = [folder / (name + UNFINISHED) for name in WRITTEN_WHOLE]
-    return [path for path in halves if os.path.lexists(path)]
 
 
 def check_log(path: Path, last: Checkpoint) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import TypeVar
@@ -25,17 +24,10 @@ MAX_TIMED = 64
 _Found = TypeVar("_Found")
 
 
-@dataclass(frozen=True)
-class RunEstimate:
-    """Seconds of a generation, and of the run: of all its generations, or of what its budgets pay
-    for."""
-
-    generation: float
-    run: float
-
-
-def estimate_run(config: RunConfig, host: Host) -> RunEstimate:
-    """Time answers and lessons of the run's own tasks on a host, whose slots are filled anew."""
+def estimate_run(config: RunConfig, host: Host) -> tuple[float, float]:
+    """Return the seconds of a generation, and of the run: of all its generations, or of what its
+    budgets pay for. Answers and lessons of its own tasks are timed on the host, whose slots are
+    filled anew."""
     runtime, loop, draw = build_runtime(config, host, Path()), config.run, Draw(0)
     cells, rule, rank = runtime.tasks.cells, runtime.learning_rule, config.host.rank
     adapter = AdapterWeights.random(host.layout, rank, 1.0, draw("forecast"), b_std=0.001)
@@ -75,7 +67,7 @@ def estimate_run(config: RunConfig, host: Host) -> RunEstimate:
         (loop.train_tokens or math.inf) / tokens,
     )
     generation = rollouts * rollout + taught * lesson
-    return RunEstimate(generation, min(generations * generation, loop.train_seconds or math.inf))
+    return generation, min(generations * generation, loop.train_seconds or math.inf)
 
 
 def _timed(work: Callable[[int], _Found], most: int) -> tuple[float, _Found]:

@@ -118,12 +118,13 @@ def opened(
         HostError: the host is not the one that the run was founded with.
     """
     with locked(folder), blamed(RunError), closing(Followers(config, folder)) as followers:
-        if is_new:
+        is_founded = (folder / STATE_FILE).exists()
+        if is_new or not is_founded:
             check_free(folder)  # again: another process may have founded a run while this loaded
         path = folder / EVENTS_FILE
         runtime = build_runtime(config, host, folder)
         checkpoints = Checkpoints(folder, runtime.store, path, config.run.checkpoint_every)
-        if is_founded := (folder / STATE_FILE).exists():
+        if is_founded:
             check_host(folder, host)
             check_versions(config, folder)
             try:
@@ -134,7 +135,6 @@ def opened(
                 raise RunError(f"{error}; {advice}") from error
             write_config(config, folder / CONFIG_FILE)
         else:  # until its first checkpoint the folder holds no run, whatever happens
-            check_free(folder)
             write_config(config, folder / CONFIG_FILE)
             write_provenance(config, folder, host)
             state = EcologyState(config.seed)

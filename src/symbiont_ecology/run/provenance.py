@@ -120,12 +120,9 @@ def write_config(config: RunConfig, path: Path) -> None:
         RunError: a file cannot be written, or the provenance is damaged.
     """
     text, provenance = dump_config(config), path.with_name(PROVENANCE_FILE)
-    if not path.is_file() or path.read_bytes() != text.encode():
-        write_whole(path, text)
+    write_whole(path, text)
     if provenance.exists():
-        facts, values = read_provenance(provenance), _values(text)
-        if values != facts[CONFIG]:
-            _write(path.parent, facts | {CONFIG: values})
+        _write(path.parent, read_provenance(provenance) | {CONFIG: _values(text)})
 
 
 def check_not_edited(path: Path, but_for: Iterable[str] = ()) -> None:

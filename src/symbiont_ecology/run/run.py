@@ -144,12 +144,9 @@ class Run:
         return self._generations(is_new, self.host)
 
     def _generations(self, is_new: bool, host: Host) -> Generator[Generation, None, None]:
-        folder = self.folder
-        if os.path.exists(folder / JOURNAL_FILE):
-            raise RunError(
-                f"{folder} lives by what its users say: go on with symbiont serve {folder}"
-            )
-        with opened(self.config, folder, host, is_new=is_new) as run:
+        if os.path.exists(self.folder / JOURNAL_FILE):
+            raise RunError(f"{self.folder} is in service: go on with symbiont serve {self.folder}")
+        with opened(self.config, self.folder, host, is_new=is_new) as run:
             while not run.is_complete:
                 generation = run.step()
                 try:
