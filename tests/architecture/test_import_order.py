@@ -38,7 +38,7 @@ LATE = {("run/run.py", "evaluate")}
 """A run offers what is built on it: inside a function."""
 HEAVY = {"torch", "transformers", "peft", "accelerate"}
 HEAVY_HOMES = ("model", "extensions")
-LAZY_HOMES = ("run/build.py", "run/run.py", "cli/", "__init__.py")
+LAZY_HOMES = ("run/executors.py", "run/run.py", "cli/", "__init__.py")
 """Where a heavy package, or the kernel, may be imported inside a function."""
 MAX_FILE_LINES, MAX_FUNCTION_LINES = 600, 70
 FILES = sorted(ROOT.rglob("*.py"))
