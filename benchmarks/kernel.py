@@ -38,11 +38,11 @@ from populations import (
     generate,
     host_folder,
 )
+from symbiont_ecology import Run
 from symbiont_ecology.adapters.adapter import AdapterWeights
 from symbiont_ecology.base.process import memory_mb
 from symbiont_ecology.run.build import build_host
 from symbiont_ecology.run.config import load_config
-from symbiont_ecology.run.start import start
 from timing import Ratio, Result, Side, arguments, measured, timed, write_page
 
 FILE = Path(__file__).parents[1] / "docs" / "results" / "kernel.json"
@@ -451,11 +451,9 @@ def overhead(place: Path, turns: int) -> Result:
         config = load_config("steady", [f"seed={seed}", *short])
         host, marks = TimedHost(build_host(config)), list[dict[str, float]]()
 
-        def watch(state: Any, summary: Any, seconds: float) -> None:
-            marks.append({"generations": 1.0, "whole": seconds, **host.seconds})  # noqa: B023
-            host.seconds = dict.fromkeys(host.seconds, 0.0)  # noqa: B023
-
-        start(config, place / f"overhead-{seed}", host=host, watch=watch)
+        for generation in Run.start(config, folder=place / f"overhead-{seed}", host=host):
+            marks.append({"generations": 1.0, "whole": generation.seconds, **host.seconds})
+            host.seconds = dict.fromkeys(host.seconds, 0.0)
         for mark in marks[1:]:  # the first one warms up
             totals = {name: value + mark[name] for name, value in totals.items()}
     rest = totals["whole"] - totals["answering"] - totals["learning"]

@@ -34,6 +34,7 @@ from life_measures import (
     read_history,
     specialists,
 )
+from symbiont_ecology import Run
 from symbiont_ecology.adapters import AdapterWeights
 from symbiont_ecology.adapters.blobs import BlobStore
 from symbiont_ecology.base.event_log import EventLog, read_events
@@ -49,7 +50,6 @@ from symbiont_ecology.run.generation import execute
 from symbiont_ecology.run.open_run import CONFIG_FILE, EVENTS_FILE
 from symbiont_ecology.run.provenance import PROVENANCE_FILE, source, write_config
 from symbiont_ecology.run.runtime import GenerationContext, Host
-from symbiont_ecology.run.start import resume, start
 
 ROOT = Path(__file__).parents[1]
 CONFIG, RESULT = ROOT / "config/experiments/life.yaml", ROOT / "docs/results/life.json"
@@ -117,9 +117,9 @@ def lived(config: RunConfig, folder: Path) -> History:
     """Begin a run, or go on with it; return its history."""
     host = embedded()
     if (folder / CONFIG_FILE).exists():
-        resume(folder, host=host)
+        Run.open(folder, host=host).finish()
     else:
-        start(config, folder, host=host)
+        Run.start(config, folder=folder, host=host).finish()
     return read_history(read_events(folder / EVENTS_FILE))
 
 

@@ -27,10 +27,10 @@ from timing import report
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from served import QUESTION, Client, RefusedError, ServerProcess
+from symbiont_ecology import Run
 from symbiont_ecology.extensions.serve.journal import Journal
 from symbiont_ecology.run.config import load_config
 from symbiont_ecology.run.open_run import JOURNAL_FILE
-from symbiont_ecology.run.start import start
 
 USERS = tuple(f"user{number}" for number in range(12))
 LEARNS = ("--learn-share", "0.5", "--patience", "0.1")
@@ -198,7 +198,7 @@ def counted(times: int, place: Path, seed: int = 0) -> dict[str, Count]:
     """Make all faults, so many times each, on a run that lives through all of its kind."""
     founded = place / "founded"
     config = load_config("habitats/town", ["run.generations=0", "run.checkpoint_every=2"])
-    start(config, founded)
+    Run.start(config, folder=founded).finish()
     counts = dict[str, Count]()
     for name, fault in FAULTS.items():
         folder = Path(shutil.copytree(founded, place / name.split()[0]))

@@ -35,13 +35,13 @@ from timing import report
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from served import Client, ServerProcess
+from symbiont_ecology import Run
 from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.events import Acted
 from symbiont_ecology.base.types import Item
 from symbiont_ecology.model.locating import EMBEDDED_FOLDER
 from symbiont_ecology.run.build import mixture
 from symbiont_ecology.run.config import load_config
-from symbiont_ecology.run.start import start
 from symbiont_ecology.tasks.users import Users
 
 USERS, KINDS, CLIENTS = 1000, 12, 64
@@ -129,7 +129,7 @@ class Service:
     """A service on a new run of the city, and the questions of its users."""
 
     def __init__(self, folder: Path, config: Any, *options: str) -> None:
-        start(config, folder)
+        Run.start(config, folder=folder).finish()
         world = mixture(config).users
         assert world is not None
         self.world, self.asked = world, questions(world)
@@ -204,7 +204,7 @@ def learned(place: Path, config: Any, count: int) -> dict[str, object]:
         tenths = [service.load(count // 10, rate=RATE, judges=True).figures() for _ in range(10)]
     length = {"generations": count // service.world.config.questions}
     simulated = config.model_copy(update={"run": config.run.model_copy(update=length)})
-    start(simulated, place / "simulated")
+    Run.start(simulated, folder=place / "simulated").finish()
     verdicts = [
         verdict
         for event in read_events(place / "simulated" / "events.jsonl")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from runs import start
 from symbiont_ecology.base.files import write_whole
 from symbiont_ecology.base.flops import Cost
 from symbiont_ecology.base.types import Item, OrganelleId
@@ -14,7 +15,6 @@ from symbiont_ecology.ecology import HOST, Rollout
 from symbiont_ecology.evaluate.items import DEFAULT_REPLY_LIMIT
 from symbiont_ecology.evaluate.measure import Evaluation, LoadedRun
 from symbiont_ecology.extensions.data.writing import items_as_lines
-from symbiont_ecology.run.start import start
 from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.data import reference_answer
 from symbiont_ecology.tasks.grading import ReferenceVerifier, graders

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from runs import start
 from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.extensions.methods.exams import Score
 from symbiont_ecology.run.config import RunConfig
-from symbiont_ecology.run.start import start
 from symbiont_ecology.tasks.config import Flip
 from toy import ToyHost
 

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
+from runs import start
 from symbiont_ecology.adapters import AdapterWeights
 from symbiont_ecology.adapters.operators import Mutation
 from symbiont_ecology.base import fence
@@ -21,7 +22,6 @@ from symbiont_ecology.ecology import Rollout
 from symbiont_ecology.ecology.learning import Experience, LearningRule, RewardRule, WeightedTarget
 from symbiont_ecology.ecology.state import load_state
 from symbiont_ecology.run.config import RunConfig
-from symbiont_ecology.run.start import start
 from toy import ToyHost, toy_config, toy_ecology
 
 Act = Callable[[], object]

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from runs import start
 from symbiont_ecology.adapters import AdapterWeights, OptimizerState
 from symbiont_ecology.base.event_log import EventLog, read_events
 from symbiont_ecology.base.events import Event
@@ -19,7 +20,6 @@ from symbiont_ecology.ecology.success import SuccessPosterior
 from symbiont_ecology.run.config import RunConfig
 from symbiont_ecology.run.generation import run_generation
 from symbiont_ecology.run.runtime import Runtime
-from symbiont_ecology.run.start import start
 from symbiont_ecology.tasks.config import Flip
 from toy import LAYOUT, ToyHost, toy_config, toy_prices, toy_runtime
 

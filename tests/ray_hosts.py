@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import os
 import signal
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from symbiont_ecology.base.errors import HostError
 from symbiont_ecology.extensions.ray.executor import RayExecutor
 from symbiont_ecology.extensions.ray.workers import ShardedHost
+from symbiont_ecology.run.config import HostConfig
 from symbiont_ecology.run.executors import executors
 from toy import ToyHost
 from toy_run import SlowHost
@@ -32,8 +33,7 @@ class ToySource:
 
     pause: float = 0.0
     fault: str = ""
-    threads: int = 1
-    needs_gpu: bool = False
+    config: HostConfig = field(default_factory=HostConfig)
 
     def load(self, slots: int | None = None) -> ToyHost:
         """A toy with so many slots."""

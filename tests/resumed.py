@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from runs import resume, start
 from symbiont_ecology.run.config import RunConfig
-from symbiont_ecology.run.start import resume, start
 from toy import ToyHost, toy_config
 
 GENERATIONS = 8

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import towns
+from runs import start
 from symbiont_ecology.base.transcripts import Transcript, TranscriptLog
 from symbiont_ecology.extensions.evoscope.page import live_server
 from symbiont_ecology.run.config import RunConfig
-from symbiont_ecology.run.start import start
 from symbiont_ecology.tasks.config import Flip
 from toy import ToyHost, toy_config, toy_ecology, toy_prices
 

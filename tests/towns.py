@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from logs import ECOLOGY, RICH
+from runs import start
 from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.events import Acted, Event
 from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.run.build import mixture
 from symbiont_ecology.run.config import RunConfig
-from symbiont_ecology.run.start import start
 from symbiont_ecology.tasks.config import UsersConfig
 from symbiont_ecology.tasks.users import SyntheticUsers
 from toy import ToyHost, toy_config

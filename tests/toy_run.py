@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from symbiont_ecology.run.start import resume, start
+from runs import resume, start
 from toy import ToyHost, toy_config, toy_ecology
 
 

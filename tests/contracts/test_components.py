@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from runs import start
 from symbiont_ecology.adapters import AdapterLayout, AdapterWeights
 from symbiont_ecology.adapters.operators import operators
 from symbiont_ecology.base.errors import ConfigError
@@ -28,7 +29,6 @@ from symbiont_ecology.ecology.routing.routers import Observation, routers
 from symbiont_ecology.ecology.strategies import strategies
 from symbiont_ecology.evaluate.measure import LoadedRun
 from symbiont_ecology.run.build import check
-from symbiont_ecology.run.start import start
 from symbiont_ecology.tasks import tasks
 from toy import LAYOUT, ToyHost, toy_config
 

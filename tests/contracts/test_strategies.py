@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from runs import resume, start
 from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.events import Acted, Born, Event, GenerationEnded, Learned
 from symbiont_ecology.base.rng import Draw
@@ -20,7 +21,6 @@ from symbiont_ecology.ecology.strategies.mechanisms import mechanisms
 from symbiont_ecology.run.build import mixture
 from symbiont_ecology.run.config import RunConfig
 from symbiont_ecology.run.runtime import GenerationContext
-from symbiont_ecology.run.start import resume, start
 from toy import Crash, ToyHost, toy_config, toy_ecology, toy_runtime
 
 SETTINGS: dict[str, dict[str, Any]] = {

@@ -14,7 +14,6 @@ import pytest
 from said import Symbiont
 from symbiont_ecology.run import build
 from symbiont_ecology.run import run as run_object
-from symbiont_ecology.run import start as run
 from toy import ToyHost
 
 ROOT = Path(__file__).parents[2]
@@ -33,7 +32,7 @@ SMALL = [
 @pytest.fixture
 def toy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the config names, the host is a toy."""
-    for module in (build, run, run_object):
+    for module in (build, run_object):
         monkeypatch.setattr(module, "build_host", lambda config: ToyHost())
 
 

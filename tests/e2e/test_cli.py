@@ -61,9 +61,9 @@ def test_an_extended_run_equals_a_long_one(
 def test_a_run_that_a_budget_ended_says_what_makes_it_longer(
     symbiont: Symbiont, small: list[str], tmp_path: Path
 ) -> None:
-    run, budgets = tmp_path / "my run", ["run.train_rollouts=30", "run.generations=99"]
+    run, budgets = tmp_path / "my run", ["run.train_tokens=2000", "run.generations=99"]
     plan = symbiont("run", "steady", *small, *budgets, "--dry-run")
-    assert "99 generations or run.train_flops=6e+11 or run.train_rollouts=30\n" in plan.out
+    assert "99 generations or run.train_flops=6e+11 or run.train_tokens=2e+03\n" in plan.out
     said = symbiont("run", "steady", *small, *budgets, "--out", run)
     assert said.code == 0, said.err
     lived = json.loads((run / "state.json").read_text())["generation"]

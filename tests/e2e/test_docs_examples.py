@@ -26,8 +26,7 @@ for path in sorted(Path(sys.argv[1]).glob("example_*.py")):
     importlib.import_module(path.stem)
 
 from toy import ToyHost
-from symbiont_ecology.run.config import load_config
-from symbiont_ecology.run.start import start
+from symbiont_ecology import Run, load_config
 from symbiont_ecology.evaluate.measure import LoadedRun
 from symbiont_ecology.run.build import mixture
 from symbiont_ecology.adapters.operators import operators
@@ -36,7 +35,7 @@ from symbiont_ecology.ecology.strategies import strategies
 
 folder = Path(sys.argv[1])
 host = ToyHost()
-finished = start(load_config(folder / "all.yaml"), folder / "run", host=host)
+finished = Run.start(folder / "all.yaml", folder=folder / "run", host=host).finish()
 assert finished.is_complete and finished.state.ledger.total == 0
 assert len(finished.state.population) == 4
 assert any(one.operator == "forget" for one in finished.state.population.values())

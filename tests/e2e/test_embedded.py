@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from runs import start
 from symbiont_ecology import HostKernel
 from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.events import GenerationEnded
@@ -17,7 +18,6 @@ from symbiont_ecology.base.types import HOST_SLOT
 from symbiont_ecology.evaluate.measure import LoadedRun
 from symbiont_ecology.model.locating import EMBEDDED_FOLDER
 from symbiont_ecology.run.config import load_config
-from symbiont_ecology.run.start import start
 
 
 @pytest.fixture(scope="module")

@@ -6,9 +6,9 @@ import pytest
 
 from faulty import Absent, Chance, Moody, Wild
 from resumed import config, trace
+from runs import start
 from symbiont_ecology.adapters.operators import operators
 from symbiont_ecology.ecology.learning import learning_rules, reward_rules
-from symbiont_ecology.run.start import start
 from toy import ToyHost
 
 

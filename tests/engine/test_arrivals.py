@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from runs import resume, start
 from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.events import Acted, Born, Learned
@@ -17,7 +18,6 @@ from symbiont_ecology.run import act
 from symbiont_ecology.run.build import check
 from symbiont_ecology.run.config import RunConfig
 from symbiont_ecology.run.remember import MAX_OF_CELL
-from symbiont_ecology.run.start import resume, start
 from symbiont_ecology.tasks import Judgement
 from toy import Crash, ToyHost, toy_config, toy_ecology, toy_prices
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from symbiont_ecology.base.event_log import EventLog, read_events
 from symbiont_ecology.base.events import Resized
 from symbiont_ecology.ecology import Resize
 from symbiont_ecology.ecology.state import EcologyState
-from symbiont_ecology.run.budget import is_complete, milestones
+from symbiont_ecology.run.budget import is_complete
 from symbiont_ecology.run.generation import found_population, run_generation
 from toy import ToyHost, toy_runtime
 
@@ -60,7 +59,6 @@ def test_the_budget_of_ranks_and_places_binds_whatever_happens(tmp_path: Path) -
         host, log = ToyHost(), EventLog(tmp_path / f"{seed}.jsonl")
         world, state = toy_runtime(tmp_path / f"{seed}-run", plan, host), EcologyState(seed)
         found_population(state, world, log)
-        world = replace(world, milestones=milestones(plan, state.mean_rollout_flops))
         while not is_complete(plan, state):
             run_generation(state, world, log)
             ranks = [organelle.genome.rank for organelle in state.population.values()]

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from runs import resume, start
 from symbiont_ecology.base.errors import ConfigError, EcologyWarning, RunError
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.run import provenance
 from symbiont_ecology.run.config import dump_config
-from symbiont_ecology.run.start import resume, start
 from toy import ToyHost, toy_config
 
 STOPPED, GENERATIONS = 5, 8

@@ -10,11 +10,11 @@ import pytest
 
 from items import FAMILIES
 from replay import replayed
+from runs import resume, start
 from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.events import Acted, Born, Event, GenerationEnded, Retired, Settled
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.ecology.prices import Prices
-from symbiont_ecology.run.start import resume, start
 from symbiont_ecology.tasks import tasks
 from toy import ToyHost, toy_config, toy_ecology, toy_prices
 

@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replay import replayed
+from runs import start
 from seen import ECONOMY, LENIENT, eventful_plan
 from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.events import Born, Gated
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.ecology.prices import Prices
 from symbiont_ecology.run.config import RunConfig
-from symbiont_ecology.run.start import start
 from symbiont_ecology.tasks.config import Flip
 from toy import ToyHost, toy_config, toy_ecology, toy_prices
 

@@ -14,7 +14,7 @@ from symbiont_ecology.base.event_log import EventLog, read_events
 from symbiont_ecology.base.events import Acted, Born
 from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.ecology import Found
-from symbiont_ecology.ecology.decisions import ApplyContext, apply
+from symbiont_ecology.ecology.decisions import ApplyContext
 from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.run.generation import run_generation
 from toy import LAYOUT, toy_config, toy_ecology, toy_prices, toy_runtime
@@ -39,7 +39,7 @@ def lines(
     context = ApplyContext(state, world.store, LAYOUT, world.prices, Draw(seed))
     refs = [world.store.put_weights(weights) for weights in founders]
     found = [Found({"learning_rate": 0.1}, 4, ref) for ref in refs]
-    state.next_seq = log.emit(0, *apply(found, context))
+    state.next_seq = log.emit(0, *(event for one in found for event in one.apply(context)))
     for _ in range(GENERATIONS):
         run_generation(state, world, log)
     line = {f"o{number + 1}": number for number in range(len(founders))}

@@ -24,6 +24,7 @@ from faulty import (
     of,
     raises,
 )
+from runs import resume, start
 from symbiont_ecology.adapters import AdapterLayout, AdapterWeights
 from symbiont_ecology.base.errors import ConfigError, EcologyWarning, RunError
 from symbiont_ecology.base.events import Born, Learned, PartFailed, Quarantined, Stillborn
@@ -41,7 +42,6 @@ from symbiont_ecology.ecology.learning import (
 from symbiont_ecology.ecology.routing.allocators import Allocator, allocators
 from symbiont_ecology.ecology.state import load_state
 from symbiont_ecology.run.config import RunConfig
-from symbiont_ecology.run.start import resume, start
 from symbiont_ecology.tasks import Task, tasks
 from symbiont_ecology.tasks.synthetic.family import SyntheticTask
 from symbiont_ecology.tasks.synthetic.styles import PromptStyle, prompt_styles

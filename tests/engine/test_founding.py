@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from resumed import trace
-from symbiont_ecology.base.errors import EcologyWarning, HostError, RunError
+from runs import resume, start
+from symbiont_ecology import Run
+from symbiont_ecology.base.errors import HostError, RunError
 from symbiont_ecology.base.types import Completions, Request
 from symbiont_ecology.run.config import RunConfig
-from symbiont_ecology.run.start import check_start, resume, start
 from toy import Crash, ToyHost, toy_config
 
 SINGLE = {"kind": "single", "questions": 3, "samples": 3, "learning_rate": 0.1}
@@ -52,39 +53,24 @@ def test_a_start_that_failed_can_be_mended_in_the_same_folder(
     if is_resumed:  # before it was ever founded
         with pytest.raises(Crash):
             start(mended, folder, host=ToyHost(crash_at=0))
-        check_start(mended, folder)
+        Run.start(mended, folder=folder)
         with pytest.raises(HostError, match="at most 3 tokens"):
             resume(folder, host=ShortHost(most=3))
         assert (folder / "config.yaml").exists()
-    check_start(mended, folder)
+    Run.start(mended, folder=folder)
     assert start(mended, folder, host=ShortHost()).is_complete
     start(mended, tmp_path / "other", host=ShortHost())
     assert trace(folder) == trace(tmp_path / "other")
     with pytest.raises(RunError, match="holds a run already"):
-        check_start(mended, folder)
+        Run.start(mended, folder=folder)
 
 
-def test_a_budget_that_founding_spends_is_warned_of_and_can_be_mended(tmp_path: Path) -> None:
+def test_a_budget_that_founding_spends_can_be_mended(tmp_path: Path) -> None:
     folder, plan = tmp_path / "run", toy_config(generations=50, strategy=SINGLE)
     poor = with_loop(plan, train_flops=10.0)
-    with pytest.warns(EcologyWarning, match=r"^run\.train_flops: the budget is spent before"):
-        assert start(poor, folder, host=ToyHost()).state.generation == 0
-    mended = ["run.train_flops=null", "run.train_rollouts=1000"]
+    assert start(poor, folder, host=ToyHost()).state.generation == 0
+    mended = ["run.train_flops=1e9"]
     finished = resume(folder, overrides=mended, host=ToyHost())
     assert finished.state.generation > 0
-    start(with_loop(plan, train_rollouts=1000.0), tmp_path / "other", host=ToyHost())
+    start(with_loop(plan, train_flops=1e9), tmp_path / "other", host=ToyHost())
     assert trace(folder) == trace(tmp_path / "other")
-
-
-@pytest.mark.parametrize("rollouts", [150, 600])
-def test_a_budget_in_rollouts_counts_mean_rollouts_of_the_bare_host(
-    rollouts: int, tmp_path: Path
-) -> None:
-    plan = toy_config(generations=100_000, strategy=SINGLE)
-    finished = start(with_loop(plan, train_rollouts=rollouts), tmp_path / "run", host=ToyHost())
-    assert finished.is_complete
-    state = finished.state
-    assert 0.98 * rollouts <= state.spent.flops / state.mean_rollout_flops <= 1.02 * rollouts
-    flops = with_loop(plan, train_flops=float(rollouts * state.mean_rollout_flops))
-    same = start(flops, tmp_path / "flops", host=ToyHost()).state
-    assert same == state

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from hosts import random_weights
+from runs import resume
 from symbiont_ecology import HostKernel, Run
 from symbiont_ecology.adapters.peft_files import read_peft
 from symbiont_ecology.base.errors import AdapterError, ConfigError, EcologyError
-from symbiont_ecology.run.start import resume
 
 WORLD = ("base", "tasks.families=[math.add]", "tasks.depths=[short]", "host.rank=4")
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from runs import resume, start
 from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.events import (
     Acted,
@@ -21,7 +22,6 @@ from symbiont_ecology.base.events import (
 )
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.run.open_run import lived_seconds
-from symbiont_ecology.run.start import resume, start
 from toy import ToyHost, toy_config, toy_ecology
 
 SINGLE = {"kind": "single", "questions": 3, "samples": 3, "learning_rate": 0.1}

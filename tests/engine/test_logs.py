@@ -9,13 +9,13 @@ import pytest
 
 from lines import jsonl
 from logs import by_server, log_config, rows_of, town
+from runs import resume, start
 from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.events import Event
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.evaluate.measure import LoadedRun
 from symbiont_ecology.run.build import check, mixture
-from symbiont_ecology.run.start import resume, start
 from symbiont_ecology.tasks.logs import LoggedUsers
 from toy import Crash, ToyHost
 

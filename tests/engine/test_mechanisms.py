@@ -26,6 +26,7 @@ from lives import (
     lived,
     specialist,
 )
+from runs import resume, start
 from symbiont_ecology.adapters.operators import operators
 from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.base.event_log import read_events
@@ -56,7 +57,6 @@ from symbiont_ecology.ecology.strategies.mechanisms.merging import with_new_coun
 from symbiont_ecology.run.build import check
 from symbiont_ecology.run.runtime import GenerationContext
 from symbiont_ecology.run.settle import update_posteriors
-from symbiont_ecology.run.start import resume, start
 from toy import ToyHost, toy_prices
 
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
+from runs import start
 from symbiont_ecology.adapters import AdapterWeights
 from symbiont_ecology.base.event_log import EventLog, read_events
 from symbiont_ecology.base.events import Acted, Event, Settled
 from symbiont_ecology.ecology import EcologyState
 from symbiont_ecology.ecology.prices import Prices
 from symbiont_ecology.run.generation import found_population, run_generation
-from symbiont_ecology.run.start import start
 from toy import ToyHost, toy_config, toy_runtime
 
 FAMILIES = ("math.add", "string.sort", "logic.bool", "word.count")

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
+from runs import start
 from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.events import Acted, Learned, Settled
 from symbiont_ecology.base.types import HOST_SLOT, LearningBatch, Lesson
@@ -21,7 +22,6 @@ from symbiont_ecology.ecology.learning import (
     WeightedTarget,
     learning_rules,
 )
-from symbiont_ecology.run.start import start
 from toy import ToyHost, toy_config
 
 SINGLE = {"kind": "single", "questions": 3, "samples": 3, "learning_rate": 0.1}

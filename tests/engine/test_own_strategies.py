@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from runs import resume, start
 from symbiont_ecology.base.errors import RunError
 from symbiont_ecology.ecology.strategies import StrategyContext, strategies
 from symbiont_ecology.ecology.strategies.controls import Single
 from symbiont_ecology.ecology.strategies.mechanisms import Mechanism, Room, mechanisms
-from symbiont_ecology.run.start import resume, start
 from toy import ToyHost, toy_config, toy_ecology
 
 

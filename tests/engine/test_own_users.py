@@ -11,6 +11,7 @@ import pytest
 
 from lines import Row, jsonl, quiz
 from logs import ECOLOGY
+from runs import start
 from symbiont_ecology.base.errors import DataError
 from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.events import Acted
@@ -19,7 +20,6 @@ from symbiont_ecology.evaluate.measure import LoadedRun
 from symbiont_ecology.evaluate.shifts import draw_shifts
 from symbiont_ecology.run.build import check, mixture
 from symbiont_ecology.run.config import RunConfig, compose
-from symbiont_ecology.run.start import start
 from toy import ToyHost
 
 USERS = ("ann", "bob", "cid", "dee")

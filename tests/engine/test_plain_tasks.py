@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
+from runs import resume, start
 from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.events import Acted, GenerationEnded, PartFailed
 from symbiont_ecology.evaluate.measure import LoadedRun
 from symbiont_ecology.run.build import check
 from symbiont_ecology.run.config import RunConfig
-from symbiont_ecology.run.start import resume, start
 from symbiont_ecology.tasks import Task, tasks
 from symbiont_ecology.tasks.splits import split_of
 from toy import ToyHost, toy_config, toy_ecology

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from runs import resume, start
 from symbiont_ecology.adapters.operators import operators
 from symbiont_ecology.base.errors import ConfigError, EcologyWarning
 from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.events import Born
 from symbiont_ecology.base.registry import knobs, load_plugin
 from symbiont_ecology.run.config import dump_config, load_config
-from symbiont_ecology.run.start import read_config, resume, start
+from symbiont_ecology.run.open_run import read_config
 from toy import ToyHost, toy_config, toy_ecology
 
 PLUGIN = '''

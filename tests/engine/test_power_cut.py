@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from runs import resume, start
 from symbiont_ecology.ecology import state as checkpoint
-from symbiont_ecology.run.start import resume, start
 from toy import ToyHost, toy_config, toy_ecology
 
 CUTS = 20

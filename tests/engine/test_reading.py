@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from runs import resume, start
 from symbiont_ecology.adapters.blobs import BlobStore
 from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.base.event_log import read_events
@@ -27,7 +28,6 @@ from symbiont_ecology.evaluate.measure import LoadedRun
 from symbiont_ecology.extensions.methods.noise import Noise
 from symbiont_ecology.run.build import check
 from symbiont_ecology.run.config import RunConfig
-from symbiont_ecology.run.start import resume, start
 from symbiont_ecology.tasks import tasks
 from toy import ToyHost, toy_config
 

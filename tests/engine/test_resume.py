@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from resumed import GENERATIONS, config, finish, stop_after, stopped, trace
+from runs import resume, start
+from symbiont_ecology import Run
 from symbiont_ecology.base.errors import HostError, RunError
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.run.config import RunConfig
-from symbiont_ecology.run.start import generations, resume, start
 from toy import Crash, ToyHost, toy_config
 
 
@@ -42,7 +43,7 @@ def test_whoever_breaks_out_of_the_generations_leaves_a_checkpoint(
     count: int, tmp_path: Path, whole: dict[str, bytes]
 ) -> None:
     folder = tmp_path / "run"
-    for generation in generations(config(), folder, ToyHost(), is_new=True):
+    for generation in Run.start(config(), folder=folder, host=ToyHost()):
         assert generation.state.generation == generation.summary.generation + 1
         if generation.state.generation == count:
             break
@@ -54,13 +55,15 @@ def test_whoever_breaks_out_of_the_generations_leaves_a_checkpoint(
 def test_who_iterates_keeps_others_out_and_founds_nothing_twice(
     tmp_path: Path, whole: dict[str, bytes]
 ) -> None:
-    lived = generations(config(), tmp_path / "run", ToyHost(), is_new=True)
+    folder = tmp_path / "run"
+    lived = iter(Run.start(config(), folder=folder, host=ToyHost()))
+    other = iter(Run.start(config(), folder=folder, host=ToyHost()))
     next(lived)
     with pytest.raises(RunError, match="another process is writing"):
-        next(generations(config(), tmp_path / "run", ToyHost()))
+        next(iter(Run.open(folder, host=ToyHost())))
     lived.close()
     with pytest.raises(RunError, match="holds a run already"):
-        next(generations(config(), tmp_path / "run", ToyHost(), is_new=True))
+        next(other)
     assert finish(tmp_path / "run") == whole
 
 
@@ -174,7 +177,7 @@ def test_a_run_that_another_process_founds_and_ends_meanwhile_is_not_founded_aga
         start(config(), tmp_path / "run", host=ToyHost())
         return ToyHost()
 
-    monkeypatch.setattr("symbiont_ecology.run.start.build_host", loaded)
+    monkeypatch.setattr("symbiont_ecology.run.run.build_host", loaded)
     with pytest.raises(RunError, match="holds a run already: resume it"):
         start(toy_config(seed=4, generations=GENERATIONS), tmp_path / "run")
     assert trace(tmp_path / "run") == whole

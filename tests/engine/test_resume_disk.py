@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from resumed import finish, trace
+from runs import resume, start
 from symbiont_ecology.base.errors import RunError
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.run.config import RunConfig
-from symbiont_ecology.run.start import resume, start
 from toy import Crash, ToyHost, toy_config, toy_ecology
 
 

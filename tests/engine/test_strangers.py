@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from runs import start
 from symbiont_ecology import Run
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.evaluate.routings import routings
-from symbiont_ecology.run.start import start
 from toy import ToyHost, toy_config
 
 STRANGE = "What is the capital of France?"

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from logs import ECOLOGY, FORAGING
+from runs import resume, start
 from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.base.types import Item
 from symbiont_ecology.evaluate.measure import LoadedRun
 from symbiont_ecology.evaluate.shifts import draw_shifts
 from symbiont_ecology.run.build import mixture
-from symbiont_ecology.run.start import resume, start
 from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.splits import split_of
 from towns import config, world_of

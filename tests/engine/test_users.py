@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from logs import by_server
+from runs import resume, start
 from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.events import Acted, Archived, Born, Event, Served
 from symbiont_ecology.base.types import Completions, turns
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.ecology.state import EcologyState
-from symbiont_ecology.run.start import resume, start
 from symbiont_ecology.tasks.users import SyntheticUsers
 from towns import GENERATIONS, acceptance, asked, config, lived, world_of
 from toy import Crash, ToyHost, toy_prices

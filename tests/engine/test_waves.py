@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asked import values as rollout_values
+from runs import start
 from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.events import Acted, BatchShrunk, Event, GenerationEnded
 from symbiont_ecology.base.rng import Draw
@@ -21,7 +22,6 @@ from symbiont_ecology.ecology import HOST, Assignment, EcologyState, Outcome
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.run.act import act, waves
 from symbiont_ecology.run.runtime import GenerationContext
-from symbiont_ecology.run.start import start
 from toy import ToyHost, toy_config, toy_runtime
 
 ids = st.sets(st.integers(1, 30).map(lambda number: f"o{number}"), max_size=12)

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from mutations import Count, mutated, torn
+from runs import start
 from symbiont_ecology.base.config_layers import parse_yaml
 from symbiont_ecology.run.build import check
 from symbiont_ecology.run.config import RunConfig, compose, dump_config, load_config
-from symbiont_ecology.run.start import start
 from toy import ToyHost, toy_config
 
 PRESETS = ("demo", "steady", "es-countdown", "ga-gpt2", "habitats/town", "habitats/regimes")

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from mutations import torn
+from runs import resume, start
 from symbiont_ecology.base.errors import EcologyError, EcologyWarning
-from symbiont_ecology.run.start import resume, start
 from symbiont_ecology.run.verification import go_back
 from toy import ToyHost, toy_config
 

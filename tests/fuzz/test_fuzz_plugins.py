@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from mutations import HOSTILE, Count
+from runs import start
 from symbiont_ecology.adapters import AdapterWeights
 from symbiont_ecology.adapters.blobs import BlobStore
 from symbiont_ecology.adapters.operators import Mutation, operators
@@ -30,7 +31,6 @@ from symbiont_ecology.ecology.learning import (
     learning_rules,
     reward_rules,
 )
-from symbiont_ecology.run.start import start
 from symbiont_ecology.tasks import Task, tasks, verification
 from toy import ToyHost, toy_config, toy_ecology
 

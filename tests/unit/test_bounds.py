@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
+from runs import resume, start
 from symbiont_ecology.base.errors import ConfigError, DataError, EcologyError, HostError, RunError
 from symbiont_ecology.base.untrusted import parse_json
 from symbiont_ecology.evaluate.items import read_items
 from symbiont_ecology.model.loading import find_device
 from symbiont_ecology.run.config import load_config
-from symbiont_ecology.run.start import read_config, resume, start
+from symbiont_ecology.run.open_run import read_config
 from symbiont_ecology.tasks import task_sources
 from toy import ToyHost, toy_config
 

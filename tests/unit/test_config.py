@@ -216,7 +216,7 @@ def test_keys_that_are_gone_are_read_as_they_usually_were_and_refused_with_advic
     old = climate + dump_config(load_config("demo")).replace("run:\n", "run:\n  mirror: null\n")
     old = old.replace("host:\n", "host:\n  is_checkpointing: false\n")
     assert load_config(write(folder, "old", old)) == load_config("demo")
-    for override in ("run.mirror=s3://bucket/run", "climate.year=20"):
+    for override in ("run.mirror=s3://bucket/run", "run.train_rollouts=5", "climate.year=20"):
         with pytest.raises(ConfigError, match="is gone"):
             load_config("demo", [override])
     with pytest.raises(ConfigError, match="is gone"):

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asked import accuracy, answer, foreign, graded
+from runs import resume, start
 from symbiont_ecology.base.errors import HostError, RunError
 from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.events import Acted
@@ -24,7 +25,6 @@ from symbiont_ecology.evaluate.evaluation_log import (
 )
 from symbiont_ecology.evaluate.measure import Evaluation, LoadedRun, difference
 from symbiont_ecology.run.build import mixture
-from symbiont_ecology.run.start import resume, start
 from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.config import Flip
 from symbiont_ecology.tasks.splits import split_of

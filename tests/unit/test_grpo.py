@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from runs import start
 from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.events import GenerationEnded
@@ -17,7 +18,6 @@ from symbiont_ecology.ecology import Assignment, Outcome, RememberedAnswer, Roll
 from symbiont_ecology.ecology.learning import Experience, learning_rules
 from symbiont_ecology.ecology.learning.rules import REPLAY_WEIGHT
 from symbiont_ecology.run.build import check
-from symbiont_ecology.run.start import start
 from symbiont_ecology.tasks import tasks
 from toy import ToyHost, toy_config
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from runs import start
 from symbiont_ecology.base.events import GenerationEnded
 from symbiont_ecology.base.flops import Cost
 from symbiont_ecology.cli.console import RunProgress
 from symbiont_ecology.ecology import EcologyState
-from symbiont_ecology.run.start import start
 from toy import ToyHost, toy_config
 
 SUMMARY = GenerationEnded(3, 5, 1, 2, 0.25, 7, 1000, 0, 1, 1)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from asked import accuracy, chosen, values
+from runs import start
 from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.events import Acted
@@ -22,7 +23,6 @@ from symbiont_ecology.evaluate.measure import LoadedRun, difference
 from symbiont_ecology.evaluate.pool import AdapterPool
 from symbiont_ecology.evaluate.routings import Choice, prompt_routing, routings
 from symbiont_ecology.run.build import mixture
-from symbiont_ecology.run.start import start
 from toy import ToyHost, toy_config
 
 

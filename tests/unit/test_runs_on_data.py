@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from lines import config, jsonl, quiz, rows
+from runs import resume, start
 from symbiont_ecology.base.errors import DataError, RunError
 from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.events import Acted
 from symbiont_ecology.evaluate.measure import LoadedRun
-from symbiont_ecology.run.start import resume, start
 from symbiont_ecology.tasks.splits import split_of
 from toy import ToyHost, toy_ecology
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from runs import start
 from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.base.types import Decoding, Item
 from symbiont_ecology.ecology import HOST, Assignment, Outcome, Rollout
@@ -16,7 +17,6 @@ from symbiont_ecology.extensions.study.jobs import host_parts
 from symbiont_ecology.extensions.study.protocol import Arm, Protocol
 from symbiont_ecology.model.kernel import HostKernel
 from symbiont_ecology.run.act import Question, roll_out
-from symbiont_ecology.run.start import start
 from symbiont_ecology.tasks import tasks
 from toy import ToyHost, toy_config
 

@@ -31,7 +31,7 @@ REMOVED = {
 }
 """Names of parts, by kind."""
 REMOVED_KEYS: Mapping[str, Mapping[str, object]] = {
-    "run": {"mirror": None},
+    "run": {"mirror": None, "train_rollouts": None},
     "host": {"is_checkpointing": False},
     "climate": {"catastrophes": [], "toll": 0.5, "year": 0, "winter": 0.5},
 }

@@ -129,7 +129,7 @@ def open_run(folder: Path, host: str | None = None, rank: int = 0) -> Run:
         RunError: the folder holds no run.
     """
     from symbiont_ecology import Run
-    from symbiont_ecology.run.start import read_config
+    from symbiont_ecology.run.open_run import read_config
 
     config = read_config(folder)
     changes = {"model": host or config.host.model, "rank": max(rank, config.host.rank)}
@@ -241,7 +241,6 @@ def fraction_done(loop: LoopConfig, state: EcologyState, seconds: float) -> floa
     ways = (
         (state.generation, max(loop.generations, 1)),
         (spent.flops, loop.train_flops),
-        (spent.flops, (loop.train_rollouts or 0) * state.mean_rollout_flops),
         (spent.tokens, loop.train_tokens),
         (seconds, loop.train_seconds),
     )

@@ -138,10 +138,11 @@ def _report(run: Run, row_count: int, users: Sequence[str]) -> None:
     print who uses which."""
     import pandas as pd
 
+    from symbiont_ecology.base.types import Decoding
     from symbiont_ecology.ecology import HOST
     from symbiont_ecology.evaluate.export import export_run
     from symbiont_ecology.evaluate.items import some_of
-    from symbiont_ecology.run.act import Question, read_log
+    from symbiont_ecology.run.act import Question, roll_out
 
     target, loaded, pool = run.folder / EXPORT, run.loaded, run.loaded.pool
     export_run(run, target)
@@ -154,7 +155,7 @@ def _report(run: Run, row_count: int, users: Sequence[str]) -> None:
             names = servers if routing == "habitat" else [HOST] * len(items)
             written = loaded.evaluate(items, run.host, routing, progress=progress)
             questions = [Question(i.to_read, name) for i, name in zip(items, names, strict=True)]
-            read, _ = read_log(questions, run.host, pool.adapter)
+            read, _ = roll_out(questions, run.host, pool.adapter, Decoding())
             columns[f"written{suffix}"] = written.verdicts
             columns[f"nats_per_token{suffix}"] = [rollout.confidence for rollout in read]
     frame = pd.DataFrame(columns, index=servers)

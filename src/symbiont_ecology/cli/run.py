@@ -101,7 +101,6 @@ def live(lived: Run, quiet: bool, again: str = "") -> None:
         import torch  # noqa: F401
 
         find_folder(lived.config.host.model, view.tell)
-        lived.on_progress = view.tell
         with closing(iter(lived)) as generations:
             view.tell("going on …" if lived.is_started else "founding the population …")
             for generation in generations:
@@ -171,9 +170,8 @@ def folder_for(name: str, out: Path | None, can_go_on: Callable[[Path], bool]) -
 def is_free_for(folder: Path, config: RunConfig, *may_differ: str) -> bool:
     """Return True if a folder holds no run, or the one with this config and the data as they are;
     the keys of ``run`` that are named may differ."""
-    from symbiont_ecology.run.open_run import CONFIG_FILE
+    from symbiont_ecology.run.open_run import CONFIG_FILE, read_config
     from symbiont_ecology.run.provenance import check_data
-    from symbiont_ecology.run.start import read_config
 
     if not (folder / CONFIG_FILE).exists():
         return True
@@ -225,8 +223,8 @@ def _estimate(config: RunConfig) -> dict[str, str]:
     memory = f"{need:.0f} MB for the host, at most {host.memory_mb:.0f} MB for a batch"
     print(f"timing {host.model} for some seconds …", file=sys.stderr, flush=True)
     try:
-        eta = estimate_run(config, build_host(config))
+        generation, whole = estimate_run(config, build_host(config))
     except HostError as error:  # a plan may be made on another machine than the run
         return {"memory": memory, "time": f"not measured: {error}"}
-    time = f"{eta.generation:.3g} s for a generation, {eta.run / 3600:.2g} hours for the run, here"
+    time = f"{generation:.3g} s for a generation, {whole / 3600:.2g} hours for the run, here"
     return {"memory": memory, "time": time}

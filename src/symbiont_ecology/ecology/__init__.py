@@ -16,7 +16,6 @@ from symbiont_ecology.ecology.decisions import (
     Resize,
     Retire,
     Serve,
-    apply,
 )
 from symbiont_ecology.ecology.gate import Challenger, Gate, GateDecision, PairedCounts
 from symbiont_ecology.ecology.organelle import DROPOUT, HOST, Genome, Organelle

@@ -33,9 +33,9 @@ NEW_CLUSTER = ""
 """Stands for an adapter that is still to be born."""
 MAX_ROUNDS = 10
 """Rounds in which ``cluster`` merges groups and moves their members."""
-MIN_ACCEPTED, MAX_REFUSALS = 2, 10
-"""Accepted answers that a new cluster needs; answers after which it needs none, if all clusters
-have been tried."""
+MIN_ACCEPTED, ENOUGH_ANSWERS = 2, 10
+"""Accepted answers that a new cluster needs; answers, right or wrong, after which it needs none, if
+all clusters have been tried."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -265,7 +265,7 @@ class ClusterAssignment:
         users = [self.state.users[name] for name in names]
         servers = set(+self.sizes)
         return sum(len(user.accepted) for user in users) >= MIN_ACCEPTED or any(
-            len(user.answers) >= MAX_REFUSALS
+            len(user.answers) >= ENOUGH_ANSWERS
             and servers <= {answer.organelle_id for answer in user.answers}
             for user in users
         )

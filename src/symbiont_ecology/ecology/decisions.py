@@ -8,7 +8,7 @@ record it. Births, deaths and trials move energy. Every death goes through ``ret
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -47,9 +47,7 @@ class ApplyContext:
     chance.
 
     ``norms`` are those of the host's base weights, by module. ``rank`` is the most that a slot
-    holds, ``faults`` what operators did wrong. ``initial_steps`` are written down as organelles
-    are born: the steps in which each is to learn the remembered answers of its users, once all
-    decisions are applied.
+    holds, ``faults`` what operators did wrong.
     """
 
     state: EcologyState
@@ -60,7 +58,6 @@ class ApplyContext:
     norms: Norms = field(default_factory=dict)
     rank: int = MAX_RANK
     faults: Faults = field(default_factory=Faults)
-    initial_steps: dict[OrganelleId, int] = field(default_factory=dict)
 
     def open_account(self, organelle_id: OrganelleId, parents: Sequence[OrganelleId] = ()) -> None:
         """Open a newcomer's account with a dowry: of its parents in equal parts, or of the
@@ -128,11 +125,6 @@ class Decision(ABC):
         """Change the population as decided, and return the events that record it."""
 
 
-def apply(decisions: Iterable[Decision], context: ApplyContext) -> list[Event]:
-    """Apply the decisions in their order, and return the events that record them."""
-    return [event for decision in decisions for event in decision.apply(context)]
-
-
 # Births.
 
 
@@ -143,8 +135,8 @@ class Found(Decision):
     It has weights of that rank from the store. Else it has those of the warm start, if there was
     one and ``b_std`` is 0. Else they are drawn: A is random, B is normal with ``b_std``. It may
     begin with memories, and serve ``users``: it learns these memories and what these users
-    accepted in ``initial_steps`` before it answers anything, since who is born without food is
-    never asked. ``parents`` are those whose traits it varies.
+    accepted in ``initial_steps`` before it answers anything. ``parents`` are those whose traits it
+    varies.
     """
 
     traits: dict[str, float]
@@ -164,8 +156,6 @@ class Found(Decision):
         born = context.enter(
             organelle_id, genome, self.operator, self.parents, memories=self.memories
         )
-        if self.initial_steps:
-            context.initial_steps[organelle_id] = self.initial_steps
         served = Serve(dict.fromkeys(self.users, organelle_id)).apply(context)
         return [replace(born, is_endowed=bool(self.parents)), *served]
 

@@ -182,7 +182,11 @@ class User:
         )
 
     def has_changed_from(self, before: User) -> bool:
-        """Return true if the newest answer showed that it wants something else than before."""
+        """Return true if the newest answer showed that it wants something else than ``before`` it.
+
+        ``after`` forgets what is older than a change. So fewer answers are left then than one more
+        than before, but for the oldest, which always goes where there are ``MAX_ANSWERS``.
+        """
         return len(self.answers) < min(len(before.answers) + 1, MAX_ANSWERS)
 
 

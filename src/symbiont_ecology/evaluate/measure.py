@@ -23,9 +23,9 @@ from symbiont_ecology.evaluate.shifts import draw_shifts
 from symbiont_ecology.run.budget import budget_phase, milestones
 from symbiont_ecology.run.build import mixture
 from symbiont_ecology.run.config import RunConfig
+from symbiont_ecology.run.open_run import read_config
 from symbiont_ecology.run.provenance import check_host
 from symbiont_ecology.run.runtime import Host
-from symbiont_ecology.run.start import read_config
 from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.tasks.synthetic.styles import prompt_styles
 from symbiont_ecology.tasks.users import shown_prompt
@@ -213,8 +213,7 @@ class LoadedRun:
     def tasks(self) -> TaskMixture:
         """The run's task mix as it is judged where the run stands, with all its families."""
         state = self.pool.state
-        budgets = milestones(self.config, state.mean_rollout_flops)
-        mix = mixture(self.config).at(budget_phase(state, budgets)[0])
+        mix = mixture(self.config).at(budget_phase(state, milestones(self.config))[0])
         return replace(mix, stage=None, generation=self.last_generation)
 
     def items(

@@ -3,10 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from itertools import islice
 from operator import attrgetter
-from typing import Any
 
 import numpy as np
 
@@ -23,7 +20,7 @@ from symbiont_ecology.base.types import (
 )
 from symbiont_ecology.ecology import HOST, Assignment, Outcome, Rollout, map_rollouts
 from symbiont_ecology.ecology.learning import Estimator
-from symbiont_ecology.ecology.learning.rewards import worths
+from symbiont_ecology.ecology.learning.rewards import rewarded
 from symbiont_ecology.run.runtime import GenerationContext, Host
 from symbiont_ecology.tasks import judge
 
@@ -49,73 +46,57 @@ class Question:
 
 @dataclass(frozen=True)
 class _Row:
-    """A question in a wave: its place among all questions, the prompt as it is put, and the slot
-    and rank of the adapter that answers (0: the bare host)."""
+    """A question in a wave: its place among all questions, the request that it makes, and the rank
+    of the adapter that answers (0: the bare host)."""
 
     place: int
     question: Question
-    prompt: str
-    slot: int
+    request: Request
     rank: int
-
-    def rollout(self, text: str, ids: tuple[int, ...], verdict: float, **facts: Any) -> Rollout:
-        """Return the rollout of its answer."""
-        item, who = self.question.item, self.question.organelle_id
-        return Rollout(
-            item, who, token_ids=ids, text=text, verdict=verdict, reward=verdict, **facts
-        )
 
 
 def act(assignments: Sequence[Assignment], context: GenerationContext) -> list[Outcome]:
     """Roll out and judge every assignment, and charge the budget; outcomes in their order."""
-    host, state, asked = context.host, context.state, Counter[tuple[object, ...]]()
-    questions = [one for assignment in assignments for one in _samples(assignment, context, asked)]
+    state = context.state
 
     def weights_of(organelle_id: OrganelleId) -> AdapterWeights:
         return context.store.weights(state.genome(organelle_id).weights)
 
-    new = [question for question in questions if question.item.logged is None]
-    logged = [question for question in questions if question.item.logged]
-    estimator = context.learning_rule.estimator
-    answers, calls = roll_out(new, host, weights_of, context.practice, estimator)
-    read, reading_calls = read_log(logged, host, weights_of)
-    cost = Cost(calls=calls + reading_calls)
-    state.spent += sum((rollout.cost for rollout in (*answers, *read)), cost)
-    from_log, fresh = iter(read), iter(answers)
-    rollouts = iter([next(from_log if question.item.logged else fresh) for question in questions])
-    outcomes = [
-        Outcome(assignment, tuple(islice(rollouts, len(assignment.items) * assignment.samples)))
-        for assignment in assignments
-    ]
-    rewarded, compared = partial(_rewarded, context=context), partial(_compared, context=context)
-    outcomes = map_rollouts(outcomes, rewarded, where=attrgetter("is_practice"))
-    return map_rollouts(outcomes, compared, where=attrgetter("is_compared"))
+    questions, estimator = _questions(assignments, context), context.learning_rule.estimator
+    rollouts, calls = roll_out(questions, context.host, weights_of, context.practice, estimator)
+    state.spent += sum((rollout.cost for rollout in rollouts), Cost(calls=calls))
+    outcomes, start = list[Outcome](), 0
+    for assignment in assignments:
+        end = start + len(assignment.items) * assignment.samples
+        outcomes.append(Outcome(assignment, tuple(rollouts[start:end])))
+        start = end
+    reward, faults = context.reward, context.faults
+    outcomes = map_rollouts(
+        outcomes, lambda own: rewarded(own, reward, faults), where=attrgetter("is_practice")
+    )
+    return map_rollouts(
+        outcomes, lambda own: _compared(own, context), where=attrgetter("is_compared")
+    )
 
 
-def _samples(
-    assignment: Assignment, context: GenerationContext, asked: Counter[tuple[object, ...]]
-) -> Iterator[Question]:
-    """Yield the questions of an assignment. Practice explores; everything else is answered as it
+def _questions(assignments: Sequence[Assignment], context: GenerationContext) -> list[Question]:
+    """Return the questions of all assignments. Practice explores; everything else is answered as it
     would be in use, greedily. Where the reward is about reference answers, practice reads them and
-    nobody replies. ``asked`` counts who was asked what: users who ask one organelle the same have
-    draws of their own."""
-    name, purpose, noise = assignment.organelle_id, assignment.purpose, assignment.perturbation
-    reads = assignment.is_practice and context.reward.reads
-    for index, item in enumerate(assignment.items):
-        question = name, purpose, item.id, index
-        earlier = [asked[question]] if asked[question] else []
-        asked[question] += 1
-        for sample in range(assignment.samples):
-            key = ("rollout", name, purpose, item.id, index, sample, *earlier)
-            generator = context.draw(*key) if assignment.is_learned_from else None
-            yield Question(item.to_read if reads else item, name, generator, noise)
-
-
-def _rewarded(rollouts: Sequence[Rollout], context: GenerationContext) -> Iterator[Rollout]:
-    """Yield the same rollouts with what they are worth to learning."""
-    rewards = worths(rollouts, context.reward, context.faults)
-    for rollout, worth in zip(rollouts, rewards, strict=True):
-        yield replace(rollout, reward=worth)
+    nobody replies. Users who ask one organelle the same have draws of their own."""
+    questions, asked = list[Question](), Counter[tuple[object, ...]]()
+    for assignment in assignments:
+        name, purpose = assignment.organelle_id, assignment.purpose
+        reads = assignment.is_practice and context.reward.reads
+        for index, item in enumerate(assignment.items):
+            identity = name, purpose, item.id, index
+            earlier = [asked[identity]] if asked[identity] else []
+            asked[identity] += 1
+            for sample in range(assignment.samples):
+                key = ("rollout", name, purpose, item.id, index, sample, *earlier)
+                generator = context.draw(*key) if assignment.is_learned_from else None
+                put = item.to_read if reads else item
+                questions.append(Question(put, name, generator, assignment.perturbation))
+    return questions
 
 
 def _compared(rollouts: Sequence[Rollout], context: GenerationContext) -> Iterator[Rollout]:
@@ -183,88 +164,107 @@ def roll_out(
     """Answer and judge every question, in their order; also return the number of calls of the host.
 
     This is the one way to ask a population. The bare host needs no slot. An estimator answers in
-    the host's place, and notes what it learns from (``Rollout.extra``).
+    the host's place, and notes what it learns from (``Rollout.extra``). Where an item has a logged
+    reply, nobody is asked, and the organelle reads that.
     """
     rollouts, calls = dict[int, Rollout](), 0
-    for wave in _waves_of_rows(questions, host, weights_of):
+    new = {place: one for place, one in enumerate(questions) if one.item.logged is None}
+    for wave in _waves_of_rows(new, host, weights_of):
         calls += 1
-        requests = [Request(row.prompt, row.slot, row.question.item.reply_limit) for row in wave]
-        generators = [row.question.generator for row in wave]
-        extras: Sequence[object] = [None] * len(wave)
-        if estimator is None:
-            completions = host.rollout(requests, generators, decoding)
-        else:
-            completions, extras = estimator.rollout(host, requests, generators, decoding)
-        items = [row.question.item for row in wave]
-        judgements = judge(zip(items, completions.texts, strict=True))
-        done = [completions[number] for number in range(len(wave))]
-        # Texts that a stop text cut, as an answer that ends.
-        cut = list(dict.fromkeys(one.text for one in done if one.is_stopped))
-        ended = dict(zip(cut, host.encode_answers(cut), strict=True)) if cut else {}
-        for row, one, judgement, extra in zip(wave, done, judgements, extras, strict=True):
-            parameters, read, written = host.layout.size(row.rank), one.prompt_tokens, one.token_ids
-            useful = host.shape.rollout_flops(parameters, read, len(written))
-            executed = host.shape.executed_flops(parameters, read, one.tokens_read, one.steps)
-            rollouts[row.place] = row.rollout(
-                one.text,
-                one.token_ids,
-                judgement.verdict,
-                log_probabilities=one.log_probabilities,
-                cost=Cost(read, len(written), rows=1, flops=useful, executed=executed),
-                fault=judgement.fault,
-                ended_ids=ended.get(one.text) if one.is_stopped else None,
-                extra=extra,
-            )
+        rollouts |= _answered(wave, host, decoding, estimator)
+    logged = {place: one for place, one in enumerate(questions) if one.item.logged}
+    for wave in _waves_of_rows(logged, host, weights_of):
+        read, reading_calls = _read(wave, host)
+        calls += reading_calls
+        rollouts |= read
     return [rollouts[place] for place in range(len(questions))], calls
 
 
-def read_log(
-    questions: Sequence[Question], host: Host, weights_of: WeightsOf
-) -> tuple[list[Rollout], int]:
-    """Return replies that were given and judged in the past, in their order, and the number of
-    calls of the host.
+def _answered(
+    wave: Sequence[_Row], host: Host, decoding: Decoding, estimator: Estimator | None
+) -> dict[int, Rollout]:
+    """Return judged answers to the questions of a wave, by their places."""
+    requests = [row.request for row in wave]
+    generators = [row.question.generator for row in wave]
+    extras: Sequence[object] = [None] * len(wave)
+    if estimator is None:
+        completions = host.rollout(requests, generators, decoding)
+    else:
+        completions, extras = estimator.rollout(host, requests, generators, decoding)
+    items = [row.question.item for row in wave]
+    judgements = judge(zip(items, completions.texts, strict=True))
+    done = [completions[number] for number in range(len(wave))]
+    # Texts that a stop text cut, as an answer that ends.
+    cut = list(dict.fromkeys(one.text for one in done if one.is_stopped))
+    ended = dict(zip(cut, host.encode_answers(cut), strict=True)) if cut else {}
+    rollouts = {}
+    for row, one, judgement, extra in zip(wave, done, judgements, extras, strict=True):
+        parameters, read, written = host.layout.size(row.rank), one.prompt_tokens, one.token_ids
+        useful = host.shape.rollout_flops(parameters, read, len(written))
+        executed = host.shape.executed_flops(parameters, read, one.tokens_read, one.steps)
+        rollouts[row.place] = Rollout(
+            row.question.item,
+            row.question.organelle_id,
+            one.token_ids,
+            one.log_probabilities,
+            one.text,
+            verdict=judgement.verdict,
+            reward=judgement.verdict,
+            cost=Cost(read, len(written), rows=1, flops=useful, executed=executed),
+            fault=judgement.fault,
+            ended_ids=ended.get(one.text) if one.is_stopped else None,
+            extra=extra,
+        )
+    return rollouts
 
-    Nobody is asked. Each organelle reads the replies to its questions: their log-probabilities are
-    its own, as if it had given them. It need not read what it gave itself and was as sure of as
-    the log says: then each token has an equal part of that.
+
+def _read(wave: Sequence[_Row], host: Host) -> tuple[dict[int, Rollout], int]:
+    """Return replies that were given and judged in the past, by the places of their questions, and
+    the number of calls of the host.
+
+    Each organelle reads the replies to its questions: their log-probabilities are its own, as if it
+    had given them. It need not read what it gave itself and was as sure of as the log says: then
+    each token has an equal part of that.
     """
-    rollouts, calls = dict[int, Rollout](), 0
-    for wave in _waves_of_rows(questions, host, weights_of):
-        replies = [row.question.item.logged for row in wave if row.question.item.logged]
-        answers = host.encode_answers([reply.text for reply in replies])
-        scores = {
-            number: np.full(len(ids), reply.log_probability / len(ids))
-            for number, (row, reply, ids) in enumerate(zip(wave, replies, answers, strict=True))
-            if reply.log_probability is not None and row.question.respondent == reply.author
-        }
-        known = set(scores)
-        if unread := [number for number in range(len(wave)) if number not in known]:
-            calls += 1
-            values = host.score(
-                [wave[number].prompt for number in unread],
-                [answers[number] for number in unread],
-                [wave[number].slot for number in unread],
-            )
-            scores |= dict(zip(unread, map(np.asarray, values), strict=True))
-        prompts, ranks = [row.prompt for row in wave], [row.rank for row in wave]
-        costs = costs_of(prompts, answers, host, host.shape.scoring_flops, ranks)
-        for number, (row, reply, cost) in enumerate(zip(wave, replies, costs, strict=True)):
-            rollouts[row.place] = row.rollout(
-                reply.text,
-                answers[number],
-                float(bool(reply.is_accepted)),
-                log_probabilities=scores[number],
-                cost=replace(cost, executed=0) if number in known else cost,
-            )
-    return [rollouts[place] for place in range(len(questions))], calls
+    replies = [row.question.item.logged for row in wave if row.question.item.logged]
+    answers = host.encode_answers([reply.text for reply in replies])
+    prompts = [row.request.prompt for row in wave]
+    scores, unread = dict[int, np.ndarray](), list[int]()
+    for number, (row, reply, ids) in enumerate(zip(wave, replies, answers, strict=True)):
+        if reply.log_probability is not None and row.question.respondent == reply.author:
+            scores[number] = np.full(len(ids), reply.log_probability / len(ids))
+        else:
+            unread.append(number)
+    if unread:
+        values = host.score(
+            [prompts[number] for number in unread],
+            [answers[number] for number in unread],
+            [wave[number].request.slot for number in unread],
+        )
+        scores |= dict(zip(unread, map(np.asarray, values), strict=True))
+    ranks, rollouts = [row.rank for row in wave], {}
+    costs = costs_of(prompts, answers, host, host.shape.scoring_flops, ranks)
+    for number, (row, reply, cost) in enumerate(zip(wave, replies, costs, strict=True)):
+        verdict = float(bool(reply.is_accepted))
+        rollouts[row.place] = Rollout(
+            row.question.item,
+            row.question.organelle_id,
+            answers[number],
+            scores[number],
+            reply.text,
+            verdict=verdict,
+            reward=verdict,
+            cost=cost if number in unread else replace(cost, executed=0),
+        )
+    return rollouts, int(bool(unread))
 
 
 def _waves_of_rows(
-    questions: Sequence[Question], host: Host, weights_of: WeightsOf
+    questions: Mapping[int, Question], host: Host, weights_of: WeightsOf
 ) -> Iterator[list[_Row]]:
     """Put everyone who has a question into slots, wave by wave, and yield the questions of each
-    wave. Noise is made when its slot is filled, and not kept."""
-    asked = {question.respondent: question for question in questions}
+    wave, which come by their places. Noise is made when its slot is filled, and not kept."""
+    asked = {question.respondent: question for question in questions.values()}
     for wave in waves(set(asked), host.slots):
         placed = dict.fromkeys(wave, (HOST_SLOT, 0, ""))
         for name, slot in wave.items():
@@ -274,11 +274,12 @@ def _waves_of_rows(
                 host.place(slot, weights)
                 placed[name] = slot, weights.rank, weights.phrase
         rows = []
-        for place, question in enumerate(questions):
+        for place, question in questions.items():
             if question.respondent in placed:
                 slot, rank, phrase = placed[question.respondent]
                 prompt = prepend_phrase(phrase, question.item.prompt)
-                rows.append(_Row(place, question, prompt, slot, rank))
+                request = Request(prompt, slot, question.item.reply_limit)
+                rows.append(_Row(place, question, request, rank))
         yield rows
 
 

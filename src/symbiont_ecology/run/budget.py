@@ -27,22 +27,12 @@ NEAR = 0.01
 noise."""
 
 
-def milestones(config: RunConfig, mean_rollout_flops: int) -> tuple[float, ...]:
+def milestones(config: RunConfig) -> tuple[float, ...]:
     """Return training FLOPs at which the world changes or the run ends, rising."""
-    flip, arrivals = config.tasks.flip, config.tasks.arrivals
-    changes = (*arrivals, *((flip.at_flops, flip.back_flops) if flip else ()))
-    moments = {budget_flops(config, mean_rollout_flops), *changes} - {None, math.inf}
-    return tuple(sorted(moments))
-
-
-def budget_flops(config: RunConfig, mean_rollout_flops: int) -> float:
-    """Return training FLOPs at which the run ends; infinite if no budget says so.
-
-    A budget in rollouts counts mean rollouts of the bare host.
-    """
-    flops, rollouts = config.run.train_flops, config.run.train_rollouts
-    budgets = (flops, None if rollouts is None else rollouts * mean_rollout_flops)
-    return min((budget for budget in budgets if budget is not None), default=math.inf)
+    flip, moments = config.tasks.flip, [config.run.train_flops, *config.tasks.arrivals]
+    if flip:
+        moments += [flip.at_flops, flip.back_flops]
+    return tuple(sorted({moment for moment in moments if moment and moment < math.inf}))
 
 
 def budget_phase(state: EcologyState, milestones: Sequence[float]) -> tuple[float, float]:
@@ -63,10 +53,10 @@ def budget_phase(state: EcologyState, milestones: Sequence[float]) -> tuple[floa
 def is_complete(config: RunConfig, state: EcologyState, seconds: float = 0.0) -> bool:
     """Return True if a run has had its generations or spent its budget, the time on the clock
     included."""
-    loop, budgets = config.run, milestones(config, state.mean_rollout_flops)
+    loop, (reached, _) = config.run, budget_phase(state, milestones(config))
     return (
         state.generation >= loop.generations
-        or budget_phase(state, budgets)[0] >= budget_flops(config, state.mean_rollout_flops)
+        or (loop.train_flops is not None and reached >= loop.train_flops)
         or (loop.train_seconds is not None and seconds >= loop.train_seconds)
         or (loop.train_tokens is not None and state.spent.tokens >= loop.train_tokens)
     )
@@ -120,8 +110,7 @@ def _effort(assignment: Assignment, context: GenerationContext) -> float:
     state, host = context.state, context.host
     if (effort := state.effort.get(cell_name(assignment.cell))) is not None:
         return effort
+    name = assignment.organelle_id
+    parameters = 0 if name == HOST else host.layout.size(state.genome(name).rank)
     usual = ROLLOUT_WITH_LESSON * state.mean_rollout_flops
-    if assignment.organelle_id == HOST:
-        return usual
-    parameters = host.layout.size(state.genome(assignment.organelle_id).rank)
     return usual * (1 + parameters / (host.shape.layers * host.shape.linear_parameters))

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, get_args
+from typing import NamedTuple
 
 from symbiont_ecology.adapters.blobs import BlobStore
-from symbiont_ecology.base.errors import ConfigError, DataError
+from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.base.fence import blamed
 from symbiont_ecology.base.registry import kind_of
 from symbiont_ecology.base.rng import Draw
@@ -22,23 +21,19 @@ from symbiont_ecology.ecology.routing.routers import Router, routers
 from symbiont_ecology.ecology.strategies import Strategy, strategies
 from symbiont_ecology.ecology.strategies.mechanisms import mechanisms
 from symbiont_ecology.model.engines import engines
-from symbiont_ecology.model.locating import find_folder, lacks_chat_template
-from symbiont_ecology.run.config import HostConfig, RunConfig
-from symbiont_ecology.run.executors import executors
+from symbiont_ecology.model.locating import lacks_chat_template
+from symbiont_ecology.run.budget import milestones
+from symbiont_ecology.run.config import RunConfig
+from symbiont_ecology.run.executors import KernelSource, executors
 from symbiont_ecology.run.runtime import Host, Runtime
 from symbiont_ecology.run.trackers import check_trackers
 from symbiont_ecology.tasks import Task, task_sources, tasks
-from symbiont_ecology.tasks.data import DataTask
+from symbiont_ecology.tasks.data import DataTask, check_apart, check_splits
 from symbiont_ecology.tasks.logs import LogTask, users_of
 from symbiont_ecology.tasks.mixture import TaskMixture
-from symbiont_ecology.tasks.splits import Split
 from symbiont_ecology.tasks.synthetic.family import SyntheticTask
 from symbiont_ecology.tasks.synthetic.styles import PromptStyle, prompt_styles
 from symbiont_ecology.tasks.users import SyntheticUsers, Users
-
-if TYPE_CHECKING:
-    from symbiont_ecology.model.codec import TextCodec
-    from symbiont_ecology.model.kernel import HostKernel
 
 
 class Components(NamedTuple):
@@ -175,8 +170,7 @@ def mixture(config: RunConfig) -> TaskMixture:
     chosen = _tasks(config, style)
     mix = TaskMixture(chosen, depths, config.tasks.flip, arrivals=config.tasks.arrivals)
     data = tuple(task for task in chosen if isinstance(task, DataTask))
-    _check_depths(mix)
-    _check_changes(config, mix)
+    mix.check()
     if config.tasks.users:
         mix = replace(mix, users=_users(config, mix))
     elif with_users := [task for task in data if task.users]:
@@ -186,8 +180,8 @@ def mixture(config: RunConfig) -> TaskMixture:
         )
     data = tuple(task for task in data if not isinstance(task, LogTask))
     for task in data:
-        _check_splits(task, mix.depths_of(task))
-    _check_apart(data)
+        check_splits(task, mix.depths_of(task))
+    check_apart(data)
     return mix
 
 
@@ -203,33 +197,6 @@ def _tasks(config: RunConfig, style: PromptStyle) -> tuple[Task, ...]:
     return tuple(chosen)
 
 
-def _check_depths(mix: TaskMixture) -> None:
-    choices = list(dict.fromkeys(depth for task in mix.tasks for depth in task.depths))
-    unknown = [depth for depth in mix.depths or () if depth not in choices]
-    if bad := unknown or [task.name for task in mix.tasks if not mix.depths_of(task)]:
-        raise ConfigError(
-            f"tasks.depths: {mix.depths} do not fit {bad[0]!r}: choose among {', '.join(choices)}"
-        )
-
-
-def _check_changes(config: RunConfig, mix: TaskMixture) -> None:
-    """Refuse a flip, or families that arrive, which do not fit the tasks."""
-    flip, coming = config.tasks.flip, len(mix.tasks) - 1
-    if mix.arrivals and len(mix.arrivals) != coming:
-        raise ConfigError(
-            f"tasks.arrivals: expected {coming} moments, one for each family after the first, got "
-            f"{len(mix.arrivals)}"
-        )
-    flippable = [task.name for task in mix.tasks if task.flipped() is not task]
-    if fixed := set(flip.families if flip else ()).difference(flippable):
-        raise ConfigError(
-            f"tasks.flip.families: {sorted(fixed)} are not among tasks.families, or have one way "
-            "to be right only"
-        )
-    if config.tasks.users and (flip or mix.arrivals):
-        raise ConfigError("tasks.users change by drift_at: set tasks.flip=null and no arrivals")
-
-
 def _users(config: RunConfig, mix: TaskMixture) -> Users:
     """Return the users of a config: of synthetic tasks, or those that data bring."""
     users = config.tasks.users
@@ -237,6 +204,8 @@ def _users(config: RunConfig, mix: TaskMixture) -> Users:
     if config.train_budgets:
         key = f"run.{config.train_budgets[0]}"
         raise ConfigError(f"{key}: users end a run by run.generations alone: set {key}=null")
+    if mix.flip or mix.arrivals:
+        raise ConfigError("tasks.users change by drift_at: set tasks.flip=null and no arrivals")
     brought = (task.own_users(users) for task in mix.tasks)
     if own := next((found for found in brought if found is not None), None):
         return own
@@ -246,68 +215,9 @@ def _users(config: RunConfig, mix: TaskMixture) -> Users:
     return SyntheticUsers(users, mix.tasks, mix.cells, config.seed)
 
 
-def _check_splits(task: DataTask, depths: tuple[str, ...]) -> None:
-    """Refuse data without lines of every split at some depth."""
-    for depth in depths:
-        counts = {split: len(task.part(depth, split)) for split in get_args(Split)}
-        if not all(counts.values()):
-            parts = ", ".join(f"{count} {split}" for split, count in counts.items())
-            raise DataError(
-                f"{task.source} is too small: of its {sum(counts.values())} {depth} lines {parts}, "
-                "and each split needs one; about 7, 1 and 2 of 10 fall to them, so 50 lines do"
-            )
-
-
-@lru_cache(maxsize=16)
-def _check_apart(data: tuple[DataTask, ...]) -> None:
-    """Refuse a prompt that two tasks have: it could train as the one, be held out as the other."""
-    owner: dict[str, DataTask] = {}
-    for task in data:
-        for line in task.lines:
-            first = owner.setdefault(task.split_key(line.question), task)
-            if first is not task:
-                raise DataError(
-                    f"{task.source} and {first.source} have the prompt {line.prompt!r:.60} in "
-                    "common, which may be in train here and in holdout there: take it out of one"
-                )
-
-
-@dataclass(frozen=True)
-class KernelSource:
-    """Recipe of the host of a config, for whatever process its executor wants it in. Torch is
-    imported when it is loaded, and not before."""
-
-    config: HostConfig
-    is_chat: bool
-    threads: int
-    needs_gpu: bool
-
-    def load(self, slots: int | None = None) -> HostKernel:
-        """Load the host in this process."""
-        import torch
-
-        from symbiont_ecology.model.kernel import HostKernel
-
-        torch.set_num_threads(self.config.threads)
-        knobs = self.config.model_dump(exclude={"model", "threads", "engine"})
-        knobs["slots"] = slots or self.config.slots
-        return HostKernel.from_pretrained(self.config.model, **knobs, is_chat=self.is_chat)
-
-    def reader(self, vocab: int) -> TextCodec:
-        """Return its tokenizer alone."""
-        from symbiont_ecology.model.codec import TextCodec
-        from symbiont_ecology.model.loading import read_model_config
-
-        folder = find_folder(self.config.model)
-        codec = TextCodec(folder, read_model_config(folder), is_chat=self.is_chat)
-        codec.vocab = vocab
-        return codec
-
-
 def host_source(config: RunConfig) -> KernelSource:
     """Return the recipe of the host of a config."""
-    host, is_chat = config.host, prompt_styles.build(config.tasks.style).is_chat
-    return KernelSource(host, is_chat, host.threads, host.device.startswith("cuda"))
+    return KernelSource(config.host, prompt_styles.build(config.tasks.style).is_chat)
 
 
 def build_host(config: RunConfig) -> Host:
@@ -333,4 +243,5 @@ def build_runtime(config: RunConfig, host: Host, folder: Path) -> Runtime:
         reward=parts.reward,
         practice=Decoding(parts.learning_rule.temperature, stop=parts.style.stops),
         transcripts=TranscriptLog(folder / TRANSCRIPTS_FILE, config.run.transcripts),
+        milestones=milestones(config),
     )

@@ -11,14 +11,12 @@ newest older one that was due. So a run that was stopped and resumed ends with t
 
 from __future__ import annotations
 
-import os
-import warnings
 from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 
 from symbiont_ecology.adapters.blobs import BlobStore
-from symbiont_ecology.base.errors import EcologyWarning, RunError
+from symbiont_ecology.base.errors import RunError
 from symbiont_ecology.base.event_log import EventLog, read_events
 from symbiont_ecology.base.files import UNFINISHED, remove_unfinished
 from symbiont_ecology.base.transcripts import TRANSCRIPTS_FILE
@@ -70,8 +68,8 @@ class Checkpoints:
         self._needed_before = self._blobs_before()
         self._growing.mark(state.next_seq)
         with checkpoint.exclusive(self.folder):  # nobody is writing them any more
-            for path in unfinished_files(self.folder):
-                remove_unfinished(path)
+            for name in WRITTEN_WHOLE:  # others with that ending are not the run's own
+                remove_unfinished(self.folder / (name + UNFINISHED))
         self._clean()
         return state
 
@@ -92,27 +90,15 @@ class Checkpoints:
 
     def _blobs_before(self) -> set[BlobRef]:
         """Return what the checkpoint before the last one needs; of one that is damaged, nothing."""
-        path = self.folder / PREVIOUS_FILE
         try:
-            needed = checkpoint.read_checkpoint(path).state.reachable() if path.exists() else set()
-            check_blobs(self._store, needed)
-        except RunError as error:
-            text = f"the checkpoint before the last one cannot be used: {error}"
-            warnings.warn(text, EcologyWarning, stacklevel=2)
+            return checkpoint.read_checkpoint(self.folder / PREVIOUS_FILE).state.reachable()
+        except RunError:  # there is none, or ``symbiont verify`` says what is wrong with it
             return set()
-        return needed
 
     def _clean(self) -> None:
         """Delete every blob that the run cannot be asked for."""
         with checkpoint.exclusive(self.folder):  # an evaluation may be reading, a fork be copying
             self._store.collect(self._needed | self._needed_before)
-
-
-def unfinished_files(folder: Path) -> list[Path]:
-    """Return the files of a run that a crash left half written; others with that ending are not its
-    own."""
-    halves = [folder / (name + UNFINISHED) for name in WRITTEN_WHOLE]
-    return [path for path in halves if os.path.lexists(path)]
 
 
 def check_log(path: Path, last: Checkpoint) -> None:

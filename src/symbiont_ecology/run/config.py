@@ -71,7 +71,6 @@ class LoopConfig(BaseModel):
     train_flops: PositiveFloat | None = None  # the run stops when they are spent
     train_tokens: PositiveFloat | None = None  # likewise, to a generation; lessons included
     train_seconds: PositiveFloat | None = None  # likewise, on the clock
-    train_rollouts: PositiveFloat | None = None  # likewise, in mean rollouts of the host
     transcripts: Modest = 20.0  # megabytes of replies, from the first on; 0 keeps none
     report_to: tuple[str, ...] = ()  # trackers that draw curves: tensorboard, trackio, wandb
     final_holdout: str | None = None  # JSONL file that is answered at the end
@@ -104,24 +103,8 @@ class RunConfig(BaseModel):
     @property
     def train_budgets(self) -> tuple[str, ...]:
         """The keys of ``run`` that limit training, as far as they are set."""
-        keys = ("train_flops", "train_tokens", "train_seconds", "train_rollouts")
+        keys = ("train_flops", "train_tokens", "train_seconds")
         return tuple(key for key in keys if getattr(self.run, key) is not None)
-
-
-DECIDES_NOTHING: dict[str, bool | set[str]] = {
-    "run": {"report_to", "transcripts"},
-    "executor": True,
-}
-"""Keys of a config that no result depends on: who looks on, and who computes it."""
-
-
-def arm_key(config: RunConfig) -> str:
-    """Return a config without its seed and without what is no part of a life: what decides nothing,
-    how often the run is saved, what it is asked at its end. Runs of one arm have the same."""
-    fixed = {"checkpoint_every": 1, "final_holdout": None, "final_holdout_samples": None}
-    life = config.run.model_copy(update=fixed)
-    core = config.model_copy(update={"seed": 0, "run": life})
-    return core.model_dump_json(exclude=DECIDES_NOTHING)
 
 
 def load_config(

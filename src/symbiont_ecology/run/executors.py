@@ -6,42 +6,47 @@ results do not depend on how many workers there are.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
-
-import numpy as np
+from typing import TYPE_CHECKING, Protocol
 
 from symbiont_ecology.base.registry import Registry
+from symbiont_ecology.model.locating import find_folder
+from symbiont_ecology.run.config import HostConfig
 from symbiont_ecology.run.runtime import Host
 
-
-class PromptReader(Protocol):
-    """Turns texts into token ids, as ``Host`` does."""
-
-    def encode(self, prompts: Sequence[str]) -> list[np.ndarray]:
-        """Return token ids of each prompt as the host reads it."""
-
-    def encode_answers(self, answers: Sequence[str]) -> list[tuple[int, ...]]:
-        """Return token ids of each text as the host would write it, end of answer included."""
+if TYPE_CHECKING:
+    from symbiont_ecology.model.codec import TextCodec
+    from symbiont_ecology.model.kernel import HostKernel
 
 
-class HostSource(Protocol):
-    """Makes a host in whatever process; a value that can be sent there."""
+@dataclass(frozen=True)
+class KernelSource:
+    """Recipe of the host of a config, for whatever process its executor wants it in. Torch is
+    imported when it is loaded, and not before."""
 
-    @property
-    def threads(self) -> int:
-        """CPU threads that a copy computes with."""
+    config: HostConfig
+    is_chat: bool
 
-    @property
-    def needs_gpu(self) -> bool:
-        """True if a copy takes a GPU."""
+    def load(self, slots: int | None = None) -> HostKernel:
+        """Load the host in this process."""
+        import torch
 
-    def load(self, slots: int | None = None) -> Host:
-        """Return a copy of the host; with so many slots instead of its own number."""
+        from symbiont_ecology.model.kernel import HostKernel
 
-    def reader(self, vocab: int) -> PromptReader:
-        """Return its tokenizer alone, for token ids below ``vocab``."""
+        torch.set_num_threads(self.config.threads)
+        knobs = self.config.model_dump(exclude={"model", "threads", "engine"})
+        knobs["slots"] = slots or self.config.slots
+        return HostKernel.from_pretrained(self.config.model, **knobs, is_chat=self.is_chat)
+
+    def reader(self, vocab: int) -> TextCodec:
+        """Return its tokenizer alone."""
+        from symbiont_ecology.model.codec import TextCodec
+        from symbiont_ecology.model.loading import read_model_config
+
+        folder = find_folder(self.config.model)
+        codec = TextCodec(folder, read_model_config(folder), is_chat=self.is_chat)
+        codec.vocab = vocab
+        return codec
 
 
 class Executor(Protocol):
@@ -54,7 +59,7 @@ class Executor(Protocol):
             MissingExtraError: a package that it needs is not installed.
         """
 
-    def host(self, source: HostSource) -> Host:
+    def host(self, source: KernelSource) -> Host:
         """Return the host, ready to work."""
 
 
@@ -72,5 +77,5 @@ class LocalExecutor:
     def check(self) -> None:
         return
 
-    def host(self, source: HostSource) -> Host:
+    def host(self, source: KernelSource) -> Host:
         return source.load()

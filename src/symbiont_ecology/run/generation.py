@@ -15,9 +15,9 @@ from symbiont_ecology.base.events import BatchShrunk, Born, Event, GenerationEnd
 from symbiont_ecology.base.fence import as_list
 from symbiont_ecology.base.flops import Cost
 from symbiont_ecology.base.rng import Draw
-from symbiont_ecology.base.types import cell_name
-from symbiont_ecology.ecology import HOST, Assignment, Decision, EcologyState, Outcome
-from symbiont_ecology.ecology.decisions import ApplyContext, apply, retire_the_bankrupt
+from symbiont_ecology.base.types import OrganelleId, cell_name
+from symbiont_ecology.ecology import HOST, Assignment, Decision, EcologyState, Found, Outcome
+from symbiont_ecology.ecology.decisions import ApplyContext, retire_the_bankrupt
 from symbiont_ecology.ecology.strategies import strategies
 from symbiont_ecology.run.act import act
 from symbiont_ecology.run.budget import affordable_assignments, budget_phase
@@ -92,8 +92,14 @@ def execute(decisions: Iterable[Decision], context: GenerationContext) -> list[E
         context.rank,
         context.faults,
     )
-    events = apply(decisions, apply_context)
-    return events + warm_newborns(apply_context.initial_steps, context)
+    events, initial_steps = list[Event](), dict[OrganelleId, int]()
+    for decision in decisions:
+        own = decision.apply(apply_context)
+        events += own
+        if isinstance(decision, Found) and decision.initial_steps:
+            born = [event.id for event in own if isinstance(event, Born)]
+            initial_steps |= dict.fromkeys(born, decision.initial_steps)
+    return events + warm_newborns(initial_steps, context)
 
 
 def found_population(state: EcologyState, runtime: Runtime, log: EventLog) -> None:

@@ -63,16 +63,16 @@ def learn(outcomes: Sequence[Outcome], context: GenerationContext) -> list[Updat
         able = [name for name in practice if learning_rate(context.state.genome(name).traits, 0)]
         read = [outcome for name in able for outcome in practice[name]]
         practice |= practice_of(map_rollouts(read, partial(read_by_host, context=context)))
-    taught = [
-        [_taught(learner, practice, remembered, context) for learner in wave]
-        for wave in _learners(set(practice), context)
-    ]
-    lessons = [lesson for wave in taught for learner in wave for lesson in learner.lessons]
-    is_paid, updates = _are_paid(lessons, context), []
+    taught = list[list[Learner]]()
+    for wave in _learners(set(practice), context):
+        for place, learner in enumerate(wave):
+            name = learner.organelle.id
+            wave[place] = _taught(learner, practice[name], remembered.get(name, ()), context)
+        taught.append(wave)
+    _leave_out_unpaid(taught, context)
+    updates = []
     for wave in taught:
-        paid = [[lesson for lesson in learner.lessons if next(is_paid)] for learner in wave]
-        learners = [replace(one, lessons=own) for one, own in zip(wave, paid, strict=True)]
-        updates += _step(learners, context, context.learning_rule.estimator)
+        updates += _step(wave, context, context.learning_rule.estimator)
     return updates
 
 
@@ -117,22 +117,20 @@ def _learners(names: set[OrganelleId], context: GenerationContext) -> Iterator[l
 
 def _taught(
     learner: Learner,
-    practice: Mapping[OrganelleId, Sequence[Outcome]],
-    remembered: Mapping[OrganelleId, Sequence[RememberedAnswer]],
+    outcomes: Sequence[Outcome],
+    remembered: Sequence[RememberedAnswer],
     context: GenerationContext,
 ) -> Learner:
     """Return a learner with all lessons that its rule would give it; where the rule fails, there
     are none."""
     rule, host, state = context.learning_rule, context.host, learner.optimizer_state
-    outcomes = practice[learner.organelle.id]
     if learner.rate:  # who cannot learn (the frozen control) pays for no lesson
         reference_ids: dict[str, tuple[int, ...]] = {}
         if rule.sees_gold:
             items = (item for outcome in outcomes for item in outcome.assignment.items)
             answers = list(dict.fromkeys(item.answer for item in items))
             reference_ids = dict(zip(answers, host.encode_answers(answers), strict=True))
-        own = tuple(remembered.get(learner.organelle.id, ()))
-        experience = Experience(tuple(outcomes), state.notes, reference_ids, own)
+        experience = Experience(tuple(outcomes), state.notes, reference_ids, tuple(remembered))
         with suppress(FaultError):
             targets, notes = context.faults.call(
                 learning_rules.called(rule),
@@ -166,14 +164,20 @@ def _priced(
     return list(map(PricedLesson, targets, prompts, costs))
 
 
-def _are_paid(lessons: Sequence[PricedLesson], context: GenerationContext) -> Iterator[bool]:
-    """Yield which of the lessons what is left pays for."""
+def _leave_out_unpaid(taught: Sequence[list[Learner]], context: GenerationContext) -> None:
+    """Take from the learners of each wave the lessons that what is left does not pay for."""
+    learners = [learner for wave in taught for learner in wave]
+    lessons = [lesson for learner in learners for lesson in learner.lessons]
     costs = [lesson.cost.flops for lesson in lessons]
     left = context.until - context.state.spent.flops
-    chosen = set(affordable(costs, left, context.draw, "lessons"))
+    chosen = affordable(costs, left, context.draw, "lessons")
     if costs and left > 0 and not chosen:  # a run that spends nothing would never end
-        chosen = {int(np.argmin(costs))}
-    return (index in chosen for index in range(len(lessons)))
+        chosen = [int(np.argmin(costs))]
+    paid = {id(lessons[place]) for place in chosen}  # two lessons may be equal
+    for wave in taught:
+        for place, learner in enumerate(wave):
+            own = [lesson for lesson in learner.lessons if id(lesson) in paid]
+            wave[place] = replace(learner, lessons=own)
 
 
 def _step(
@@ -185,16 +189,16 @@ def _step(
         new_weights, new_states, statistics = _backpropagated(learners, context)
     else:
         new_weights, new_states, statistics = estimator.learn(learners, context.draw)
-    numbers = statistics.loss, statistics.gradient_norm
-    sick = {slot for values in numbers for slot, x in values.items() if not math.isfinite(x)}
-    sick |= {slot for slot, new in new_weights.items() if not np.isfinite(new.vector.sum())}
-    sick |= set(statistics.sick)
     updates, store = [], context.store
     for learner in learners:
         slot, weights, state = learner.slot, learner.weights, learner.optimizer_state
-        is_sick, flops = slot in sick, Counter(learner.reading_flops)
+        new = new_weights.get(slot, weights)
+        loss, norm = statistics.loss.get(slot, 0.0), statistics.gradient_norm.get(slot, 0.0)
+        are_finite = map(math.isfinite, (loss, norm, new.vector.sum()))
+        is_sick = slot in statistics.sick or not all(are_finite)
+        flops = Counter(learner.reading_flops)
         if not is_sick:
-            weights, state = new_weights.get(slot, weights), new_states.get(slot, state)
+            weights, state = new, new_states.get(slot, state)
         context.state.spent += _cost_together(learner, context)
         for lesson in learner.lessons:
             flops[lesson.cell] += lesson.cost.flops
@@ -204,8 +208,8 @@ def _step(
             lessons=len(learner.lessons),
             tokens=statistics.tokens.get(slot, 0),
             flops=flops.total(),
-            loss=0.0 if is_sick else statistics.loss.get(slot, 0.0),
-            gradient_norm=0.0 if is_sick else statistics.gradient_norm.get(slot, 0.0),
+            loss=0.0 if is_sick else loss,
+            gradient_norm=0.0 if is_sick else norm,
             weights=store.put_weights(weights),
         )
         updates.append(Update(learned, store.put_optimizer_state(state), flops, is_sick))

@@ -1,28 +1,47 @@
-"""A run that this process has opened: founded, or restored from its last checkpoint."""
+"""The folder of a run, and a run that this process has opened: founded, or restored from its last
+checkpoint.
+
+    config.yaml           resolved config, written first
+    provenance.json       host, data, plug-ins, versions, config
+    events.jsonl          what happened
+    timings.jsonl         how long each generation took (not state)
+    transcripts.jsonl     what was asked and replied, until it is full (not state)
+    state.json            the last checkpoint
+    state.previous.json   the one before it
+    blobs/                weights and optimizer states
+    lock                  held by the process that writes
+    service.jsonl         what a run in service answered, and what was said of it
+    evaluations.jsonl     results of evaluations (not state)
+    trackers.json         what trackers were told (not state)
+
+What a checkpoint is: ``run.checkpoints``. A run that is killed anywhere and resumed ends with
+the same ``state.json`` and ``events.jsonl``, byte for byte, as one that never stopped (same machine
+and build). What damages a folder between two sittings is found when it is resumed.
+"""
 
 import math
 import os
 import time
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from symbiont_ecology.base.errors import EcologyWarning, LockedError, RunError
+from symbiont_ecology.base.errors import LockedError, RunError
 from symbiont_ecology.base.event_log import EventLog
 from symbiont_ecology.base.fence import blamed
 from symbiont_ecology.base.files import append_line, lock, make_folder, open_own, read_lines
 from symbiont_ecology.base.process import release_memory
 from symbiont_ecology.ecology import EcologyState
 from symbiont_ecology.ecology.state import PREVIOUS_FILE, STATE_FILE
-from symbiont_ecology.run.budget import is_complete, milestones
+from symbiont_ecology.run.budget import is_complete
 from symbiont_ecology.run.build import build_runtime
 from symbiont_ecology.run.checkpoints import Checkpoints
-from symbiont_ecology.run.config import RunConfig
+from symbiont_ecology.run.config import RunConfig, load_config
 from symbiont_ecology.run.generation import found_population, run_generation
 from symbiont_ecology.run.provenance import (
     check_host,
+    check_not_edited,
     check_versions,
     write_config,
     write_provenance,
@@ -54,8 +73,6 @@ class OpenRun:
     """Wall-clock seconds of all generations so far, as ``lived_seconds`` reads them."""
     is_endless: bool = False
     is_saved: bool = True
-    saving: float = 0.0
-    """Wall-clock seconds of the last checkpoint, which the next generation counts as its own."""
 
     @property
     def is_complete(self) -> bool:
@@ -64,7 +81,7 @@ class OpenRun:
 
     def step(self) -> Generation:
         """Live one generation, and make a checkpoint if one is due or the run ends."""
-        start = time.perf_counter() - self.saving
+        start = time.perf_counter()
         summary = run_generation(self.state, self.runtime, self.log)
         self.runtime.store.forget(self.state.reachable())
         seconds = round(time.perf_counter() - start, 4)
@@ -72,7 +89,7 @@ class OpenRun:
         self.elapsed += seconds
         timing = {"generation": summary.generation, "seconds": seconds}
         append_line(self.folder / TIMINGS_FILE, timing)
-        self.is_saved, self.saving = False, 0.0
+        self.is_saved = False
         if self.is_complete or self.state.generation % self.config.run.checkpoint_every == 0:
             self.save()
         generation = Generation(self.state, summary, seconds)
@@ -83,37 +100,31 @@ class OpenRun:
         """Make a checkpoint, unless nothing happened since the last one."""
         if self.is_saved:
             return
-        start = time.perf_counter()
         self.log.sync()
         self.checkpoints.save(self.state)
         release_memory()
-        self.is_saved, self.saving = True, time.perf_counter() - start
+        self.is_saved = True
 
 
 @contextmanager
 def opened(
-    config: RunConfig,
-    folder: Path,
-    host: Host,
-    *,
-    is_new: bool = False,
-    is_endless: bool = False,
-    on_progress: Callable[[str], None] = lambda message: None,
+    config: RunConfig, folder: Path, host: Host, *, is_new: bool = False, is_endless: bool = False
 ) -> Iterator[OpenRun]:
     """Open a run as it was at its last checkpoint, or found it. Its folder is locked meanwhile. An
     endless one ends with its process.
 
     Raises:
-        RunError: see ``run.start.start`` and ``resume``.
+        RunError: see ``Run.start`` and ``Run.open``; another process is writing to the folder.
         HostError: the host is not the one that the run was founded with.
     """
     with locked(folder), blamed(RunError), closing(Followers(config, folder)) as followers:
-        if is_new:
+        is_founded = (folder / STATE_FILE).exists()
+        if is_new or not is_founded:
             check_free(folder)  # again: another process may have founded a run while this loaded
         path = folder / EVENTS_FILE
-        runtime = replace(build_runtime(config, host, folder), on_progress=on_progress)
+        runtime = build_runtime(config, host, folder)
         checkpoints = Checkpoints(folder, runtime.store, path, config.run.checkpoint_every)
-        if is_founded := (folder / STATE_FILE).exists():
+        if is_founded:
             check_host(folder, host)
             check_versions(config, folder)
             try:
@@ -124,7 +135,6 @@ def opened(
                 raise RunError(f"{error}; {advice}") from error
             write_config(config, folder / CONFIG_FILE)
         else:  # until its first checkpoint the folder holds no run, whatever happens
-            check_free(folder)
             write_config(config, folder / CONFIG_FILE)
             write_provenance(config, folder, host)
             state = EcologyState(config.seed)
@@ -136,23 +146,13 @@ def opened(
         run = OpenRun(*parts, elapsed, is_endless, is_saved=is_founded)
         if not is_founded:
             found_population(state, runtime, run.log)
-            if config.run.generations and run.is_complete:
-                keys = " and ".join(f"run.{key}" for key in config.train_budgets)
-                warnings.warn(
-                    f"{keys}: the budget is spent before anybody learned, founding took "
-                    f"{state.spent.flops:.3g} FLOPs: symbiont resume {folder} with a larger one",
-                    EcologyWarning,
-                    stacklevel=3,
-                )
             run.save()
-            run.saving = 0.0
-        run.runtime = replace(runtime, milestones=milestones(config, state.mean_rollout_flops))
         yield run
 
 
 def lived_seconds(folder: Path, generations: float = math.inf) -> float:
     """Return the wall-clock seconds of the first generations of a run, or of all. A generation that
-    was lived again counts as it was lived last. All checkpoints count but the last one.
+    was lived again counts as it was lived last. Checkpoints do not count.
 
     Raises:
         RunError: the file of them is damaged.
@@ -203,3 +203,21 @@ def check_free(folder: Path) -> None:
             f"{folder / STATE_FILE} is missing, and generations were lived there: symbiont verify "
             f"{folder} --repair goes back to the checkpoint before it; or choose another folder"
         )
+
+
+def read_config(
+    folder: Path, overrides: Sequence[str] = (), *, runs_plugins: bool = True
+) -> RunConfig:
+    """Return the resolved config of a run; its plug-ins are run, unless the run is only looked at.
+
+    Raises:
+        RunError: the folder holds no run, or somebody edited its config by hand, and it is not only
+            looked at.
+    """
+    path = folder / CONFIG_FILE
+    if not os.path.isfile(path):  # which a name that is too long for a file is not
+        raise RunError(f"no run in {folder}: expected a {CONFIG_FILE} there")
+    config = load_config(path, overrides, runs_plugins=runs_plugins)
+    if runs_plugins and (folder / STATE_FILE).exists():
+        check_not_edited(path, {override.partition("=")[0].strip() for override in overrides})
+    return config

@@ -1,4 +1,4 @@
-"""Provenance of a run: host, data, plug-ins, versions, seed.
+"""Provenance of a run: host, data, plug-ins, versions, config.
 
 A run goes on with the same host and data only. Other versions and plug-ins are warned of: who mends
 a plug-in may go on.
@@ -37,9 +37,7 @@ def write_provenance(config: RunConfig, folder: Path, host: Host) -> None:
     """
     facts = {
         "host": host.fingerprint(),
-        "model": config.host.model,
-        "seed": config.seed,
-        "data": {task.name: task.digest for task in data_tasks(config)},
+        "data": {task.name: task.digest for task in _data_tasks(config)},
         "plugins": _plugin_hashes(config),
         "python": platform.python_version(),
         "machine": platform.machine(),
@@ -91,7 +89,7 @@ def check_data(config: RunConfig, folder: Path) -> None:
     """
     path = folder / PROVENANCE_FILE
     digests = read_provenance(path)["data"] if path.exists() else {}
-    for task in data_tasks(config) if digests else ():
+    for task in _data_tasks(config) if digests else ():
         if digests.get(task.name) != task.digest:
             raise RunError(
                 f"{task.source} is not what the run in {folder} was founded with: bring the old "
@@ -122,12 +120,9 @@ def write_config(config: RunConfig, path: Path) -> None:
         RunError: a file cannot be written, or the provenance is damaged.
     """
     text, provenance = dump_config(config), path.with_name(PROVENANCE_FILE)
-    if not path.is_file() or path.read_bytes() != text.encode():
-        write_whole(path, text)
+    write_whole(path, text)
     if provenance.exists():
-        facts, values = read_provenance(provenance), _values(text)
-        if values != facts[CONFIG]:
-            _write(path.parent, facts | {CONFIG: values})
+        _write(path.parent, read_provenance(provenance) | {CONFIG: _values(text)})
 
 
 def check_not_edited(path: Path, but_for: Iterable[str] = ()) -> None:
@@ -181,7 +176,7 @@ def _flat(values: Mapping[str, object], above: str = "") -> Iterator[tuple[str, 
             yield f"{above}{key}", value
 
 
-def data_tasks(config: RunConfig) -> tuple[DataTask, ...]:
+def _data_tasks(config: RunConfig) -> tuple[DataTask, ...]:
     """Return the tasks of a config that are data of one's own."""
     return tuple(task for task in mixture(config).tasks if isinstance(task, DataTask))
 

@@ -88,14 +88,11 @@ def _read(
     flops: Callable[[int, int, int], int],
 ) -> tuple[list[str], list[tuple[int, ...]]]:
     """Charge a pass over answers to the budget, and return their prompts and tokens."""
-    prompts, ids = _texts(answers)
+    prompts = [answer.prompt for answer in answers]
+    ids = [answer.token_ids for answer in answers]
     costs = costs_of(prompts, ids, context.host, flops, context.rank)
     context.state.spent += sum(costs, Cost(calls=1))
     return prompts, ids
-
-
-def _texts(answers: Sequence[RememberedAnswer]) -> tuple[list[str], list[tuple[int, ...]]]:
-    return [answer.prompt for answer in answers], [answer.token_ids for answer in answers]
 
 
 def _remember_cells(outcomes: Sequence[Outcome], context: GenerationContext) -> None:

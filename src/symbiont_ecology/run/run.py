@@ -11,8 +11,10 @@ Everything is in the run's folder; ``Run.open`` comes back to it at any time.
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from collections.abc import Callable, Generator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -29,13 +31,21 @@ from symbiont_ecology.base.registry import kind_of
 from symbiont_ecology.base.types import OrganelleId, is_text
 from symbiont_ecology.ecology import EcologyState, Organelle, Rollout
 from symbiont_ecology.ecology.state import STATE_FILE, load_state
-from symbiont_ecology.run import open_run
 from symbiont_ecology.run.budget import is_complete
-from symbiont_ecology.run.build import build_host, host_source
-from symbiont_ecology.run.config import RunConfig, load_config
-from symbiont_ecology.run.open_run import EVENTS_FILE, Generation
+from symbiont_ecology.run.build import build_host, check, host_source
+from symbiont_ecology.run.config import LoopConfig, RunConfig, load_config
+from symbiont_ecology.run.executors import NOT_DECIDING
+from symbiont_ecology.run.open_run import (
+    EVENTS_FILE,
+    JOURNAL_FILE,
+    Generation,
+    check_free,
+    lived_seconds,
+    opened,
+    read_config,
+)
+from symbiont_ecology.run.provenance import check_data
 from symbiont_ecology.run.runtime import Host
-from symbiont_ecology.run.start import check_resume, check_start, generations
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,18 +54,25 @@ if TYPE_CHECKING:
     from symbiont_ecology.evaluate.routings import Spec
     from symbiont_ecology.model.kernel import HostKernel
 
+EXTENDABLE = (
+    *(f"run.{name}" for name in LoopConfig.model_fields),
+    "host.engine.url",
+    *NOT_DECIDING,
+)
+"""Keys that may change when a run is resumed: when it ends, how often it is saved, what reports it,
+what it is asked at the end, who does its work and where."""
+
 
 class Run:
     """A run and its folder. Make one with ``start`` or ``open``.
 
-    Iterating loads the host and lives the run: each step is one generation, and leaving the loop
-    early leaves a checkpoint. The host is loaded when it is first needed, and kept.
+    Iterating loads the host and lives the run, from its last checkpoint or from its founding: each
+    step is one generation, and leaving the loop early leaves a checkpoint. Until the loop is left
+    no other process can write to the folder. The host is loaded when it is first needed, and kept.
     """
 
     def __init__(self, folder: Path, config: RunConfig, host: Host | None = None) -> None:
         self.folder, self.config = folder, config
-        self.on_progress: Callable[[str], None] = lambda message: None
-        """Hears what is done before the first generation, such as a warm start."""
         if host is not None:
             self.host = host
         # What was read of the folder last, until the files are others.
@@ -85,31 +102,58 @@ class Run:
             RunError: the folder holds a run already.
         """
         if isinstance(config, RunConfig) and overrides:
-            raise ConfigError(
-                f"expected no changes of a config that is built already, got {overrides[0]!r}: "
-                "pass them to load_config; the folder is folder=…"
-            )
+            raise ConfigError(f"this config is built already: pass {overrides[0]!r} to load_config")
         name = "run"
         if not isinstance(config, RunConfig):
             name, config = config_name(config), load_config(config, overrides)
         place = free_folder(name) if folder is None else Path(folder)
-        check_start(config, place)
+        check(config)
+        check_free(place)
         return cls(place, config, host)
 
     @classmethod
     def open(cls, folder: str | Path, *overrides: str, host: Host | None = None) -> Run:
-        """Open a run that exists; overrides may only change its end (``run.generations=50``).
+        """Open a run that exists. One that died before its first checkpoint begins again.
+
+        Overrides may make it longer or shorter (``run.generations=50``), are kept in its config,
+        and can change nothing else (``EXTENDABLE``). A run that had more generations added equals
+        one that was meant to have them. One that had spent its budget does not: its last generation
+        asked no more than that paid.
 
         Raises:
-            ConfigError: an override of another key.
-            RunError: no run in the folder.
+            ConfigError: an override of another key, or of the wrong type.
+            RunError: no run in the folder, its files are damaged, or its data are not what they
+                were.
         """
-        return cls(Path(folder), check_resume(Path(folder), overrides), host)
+        for override in overrides:
+            if override.partition("=")[0].strip() not in EXTENDABLE:
+                raise ConfigError(
+                    f"override {override!r}: a run that exists can only change "
+                    f"{', '.join(EXTENDABLE)}; start a new run for anything else"
+                )
+        place = Path(folder)
+        config = read_config(place, overrides)
+        if not (place / STATE_FILE).exists():
+            check_free(place)
+        check(config)
+        check_data(config, place)
+        return cls(place, config, host)
 
     def __iter__(self) -> Generator[Generation, None, None]:
         is_new = not self.is_started  # before the host is loaded: another process may be faster
-        config, folder, host = self.config, self.folder, self.host
-        return generations(config, folder, host, is_new=is_new, on_progress=self.on_progress)
+        return self._generations(is_new, self.host)
+
+    def _generations(self, is_new: bool, host: Host) -> Generator[Generation, None, None]:
+        if os.path.exists(self.folder / JOURNAL_FILE):
+            raise RunError(f"{self.folder} is in service: go on with symbiont serve {self.folder}")
+        with opened(self.config, self.folder, host, is_new=is_new) as run:
+            while not run.is_complete:
+                generation = run.step()
+                try:
+                    yield generation
+                except GeneratorExit:
+                    run.save()
+                    raise
 
     def __repr__(self) -> str:
         if not self.is_started:
@@ -118,10 +162,12 @@ class Run:
         facts = f"generation {state.generation}, {alive} alive, {state.spent.flops:.3g} FLOPs"
         return f"<Run {self.folder}: {facts}>"
 
-    def finish(self) -> Run:
-        """Live the run to its end."""
-        for _ in self:
-            pass
+    def finish(self, should_stop: Callable[[], bool] = lambda: False) -> Run:
+        """Live the run to its end, or to the end of a generation after which it should stop."""
+        with closing(iter(self)) as generations:
+            for _ in generations:
+                if should_stop():
+                    break
         return self
 
     @cached_property
@@ -154,7 +200,7 @@ class Run:
         """True once the run has had its generations or spent its budget."""
         if not self.is_started:
             return False
-        seconds = open_run.lived_seconds(self.folder, self.state.generation)
+        seconds = lived_seconds(self.folder, self.state.generation)
         return is_complete(self.config, self.state, seconds)
 
     @property
@@ -315,7 +361,3 @@ class EventTables:
 
         columns = [field.name for field in fields(Event.kinds[kind])]
         return pd.DataFrame(self._rows.get(kind, []), columns=columns)
-
-    def __repr__(self) -> str:
-        counts = ", ".join(f"{kind} {len(rows)}" for kind, rows in sorted(self._rows.items()))
-        return f"<events: {counts or 'none yet'}>"

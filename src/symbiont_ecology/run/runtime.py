@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -110,12 +110,10 @@ class Runtime:
     if the rule says so."""
     transcripts: TranscriptLog
     """Log of replies."""
-    on_progress: Callable[[str], None] = lambda message: None
-    """Hears what takes long: for showing, never for deciding."""
+    milestones: tuple[float, ...]
+    """Training FLOPs at which the world changes or the run ends, rising (``run.budget``)."""
     warned: set[str] = field(default_factory=set)
     """Parts whose faults were warned of."""
-    milestones: tuple[float, ...] = ()
-    """Training FLOPs at which the world changes or the run ends, rising (``run.budget``)."""
 
     def at(self, state: EcologyState, reached: float, until: float) -> GenerationContext:
         """Return the generation that comes next, between two milestones: what counts as right may

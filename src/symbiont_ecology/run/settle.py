@@ -33,12 +33,13 @@ def settle(
     challenger.
     """
     state, prices, host = context.state, context.prices, context.host
-    events: list[Event] = [_acted(state.generation, outcome) for outcome in outcomes]
-    for rollout in (one for outcome in outcomes for one in outcome.rollouts):
-        if rollout.item.logged is None:
-            context.faults.note(f"the verifier of {rollout.item.family!r}", rollout.fault)
     revenue, flops, tickets = Counter[OrganelleId](), Counter[OrganelleId](), set[OrganelleId]()
+    events = list[Event]()
     for outcome in outcomes:
+        events.append(_acted(state.generation, outcome))
+        for rollout in outcome.rollouts:
+            if rollout.item.logged is None:
+                context.faults.note(f"the verifier of {rollout.item.family!r}", rollout.fault)
         who, purpose = outcome.assignment.organelle_id, outcome.assignment.purpose
         if purpose == "practice":
             price = prices.price(state.success_at(outcome.assignment))

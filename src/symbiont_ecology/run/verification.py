@@ -20,8 +20,8 @@ from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.ecology.state import PREVIOUS_FILE, STATE_FILE
 from symbiont_ecology.run import open_run as living
 from symbiont_ecology.run.checkpoints import check_blobs, check_log
+from symbiont_ecology.run.open_run import read_config
 from symbiont_ecology.run.provenance import PROVENANCE_FILE, check_not_edited, read_provenance
-from symbiont_ecology.run.start import read_config
 
 EVALUATIONS_FILE = "evaluations.jsonl"
 

@@ -62,7 +62,6 @@ def warm_start(context: GenerationContext) -> list[WarmStarted]:
     generator = context.draw("warm", "founder")
     weights = {0: AdapterWeights.random(host.layout, context.rank, 1.0, generator)}
     states = {0: OptimizerState()}
-    context.on_progress(f"warm start on {len(items)} examples …")
     for batch in _batches(len(items), context.draw):
         lessons = tuple(Lesson(prompts[place], answers[place], 0) for place in batch)
         learning_batch = LearningBatch(lessons, {0: strategy.warm_rate})

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, get_args
 
 from numpy.random import Generator
 from pydantic import AfterValidator, PositiveInt
@@ -313,6 +313,41 @@ def check_gradable(items: Iterable[tuple[str, Item]]) -> None:
             raise DataError(
                 f"{where}: the grader cannot use the answer {item.answer!r:.40}: {judgement.fault}"
             )
+
+
+def check_splits(task: DataTask, depths: tuple[str, ...]) -> None:
+    """Refuse data without lines of every split at some depth.
+
+    Raises:
+        DataError: a split has none.
+    """
+    for depth in depths:
+        counts = {split: len(task.part(depth, split)) for split in get_args(Split)}
+        if not all(counts.values()):
+            parts = ", ".join(f"{count} {split}" for split, count in counts.items())
+            raise DataError(
+                f"{task.source} is too small: of its {sum(counts.values())} {depth} lines {parts}, "
+                "and each split needs one; about 7, 1 and 2 of 10 fall to them, so 50 lines do"
+            )
+
+
+@lru_cache(maxsize=16)
+def check_apart(data: tuple[DataTask, ...]) -> None:
+    """Refuse a prompt that two tasks have: it could train as the one, be held out as the
+    other.
+
+    Raises:
+        DataError: there is one.
+    """
+    owner: dict[str, DataTask] = {}
+    for task in data:
+        for line in task.lines:
+            first = owner.setdefault(task.split_key(line.question), task)
+            if first is not task:
+                raise DataError(
+                    f"{task.source} and {first.source} have the prompt {line.prompt!r:.60} in "
+                    "common, which may be in train here and in holdout there: take it out of one"
+                )
 
 
 def line_of(

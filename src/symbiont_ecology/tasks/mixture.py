@@ -7,6 +7,7 @@ from functools import cached_property
 
 from numpy.random import Generator
 
+from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.base.types import Cell, Item, in_turns
 from symbiont_ecology.tasks import Task
@@ -55,6 +56,32 @@ class TaskMixture:
         """Return the depths at which a task is asked."""
         depths = self.depths or task.trained_depths or task.depths
         return tuple(depth for depth in depths if depth in task.depths)
+
+    def check(self) -> None:
+        """Refuse depths, arrivals or a flip that do not fit the tasks.
+
+        Raises:
+            ConfigError: they do not.
+        """
+        choices = list(dict.fromkeys(depth for task in self.tasks for depth in task.depths))
+        unknown = [depth for depth in self.depths or () if depth not in choices]
+        if bad := unknown or [task.name for task in self.tasks if not self.depths_of(task)]:
+            raise ConfigError(
+                f"tasks.depths: {self.depths} do not fit {bad[0]!r}: choose among "
+                f"{', '.join(choices)}"
+            )
+        coming = len(self.tasks) - 1
+        if self.arrivals and len(self.arrivals) != coming:
+            raise ConfigError(
+                f"tasks.arrivals: expected {coming} moments, one for each family after the first, "
+                f"got {len(self.arrivals)}"
+            )
+        flippable = [task.name for task in self.tasks if task.flipped() is not task]
+        if fixed := set(self.flip.families if self.flip else ()).difference(flippable):
+            raise ConfigError(
+                f"tasks.flip.families: {sorted(fixed)} are not among tasks.families, or have one "
+                "way to be right only"
+            )
 
     @cached_property
     def cells(self) -> tuple[Cell, ...]:

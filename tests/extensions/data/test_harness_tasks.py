@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from lines import Row, jsonl
+from runs import start
 from symbiont_ecology.base.errors import DataError, EcologyError, EcologyWarning
 from symbiont_ecology.run.build import mixture
 from symbiont_ecology.run.config import compose
-from symbiont_ecology.run.start import start
 from symbiont_ecology.tasks import judge, task_sources
 from symbiont_ecology.tasks.data import DataTask
 from toy import ToyHost

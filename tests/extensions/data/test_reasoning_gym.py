@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
+from runs import resume, start
 from symbiont_ecology.base.errors import ConfigError, MissingExtraError, RunError
 from symbiont_ecology.extensions.data import reasoning
 from symbiont_ecology.extensions.data.reasoning import LEFT_OUT, GymTask, offers
 from symbiont_ecology.run.build import mixture
 from symbiont_ecology.run.config import RunConfig, compose
 from symbiont_ecology.run.provenance import PROVENANCE_FILE
-from symbiont_ecology.run.start import resume, start
 from symbiont_ecology.tasks import judge, task_sources, verification
 from toy import ToyHost
 

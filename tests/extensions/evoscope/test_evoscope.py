@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from runs import resume
 from seen import HOSTILE, METHODS, lived_to_its_end, served, users_plan
 from symbiont_ecology.extensions.evoscope.page import page_html, page_record
-from symbiont_ecology.run.start import resume
 from toy import ToyHost
 from visits import chromium, has_ink, in_a_browser, opened, sync_api
 

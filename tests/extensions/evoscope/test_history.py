@@ -12,8 +12,8 @@ from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.events import Acted, GenerationEnded
 from symbiont_ecology.ecology.state import load_state
 from symbiont_ecology.extensions.evoscope.history import Frames, History
+from symbiont_ecology.run.open_run import read_config
 from symbiont_ecology.run.run import Run
-from symbiont_ecology.run.start import read_config
 from toy import ToyHost
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from runs import start
 from seen import eventful_plan, lived_to_its_end, users_plan
 from symbiont_ecology.base.errors import RunError
 from symbiont_ecology.base.transcripts import Transcript
@@ -19,7 +20,6 @@ from symbiont_ecology.extensions.evoscope.history import History
 from symbiont_ecology.extensions.evoscope.page import embedded_json, page_record
 from symbiont_ecology.extensions.evoscope.record import canvas_places, chosen_replies
 from symbiont_ecology.extensions.evoscope.report import RunReport
-from symbiont_ecology.run.start import start
 from toy import ToyHost
 
 

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from runs import start
 from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.events import Acted, Ascended, Born, Event
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.extensions.methods.evolution_strategies import _worth
 from symbiont_ecology.run.build import check
-from symbiont_ecology.run.start import start
 from toy import ToyHost, toy_config
 
 ES = {"kind": "es", "population": 24, "questions": 6, "noise": 0.3, "step": 2.0}

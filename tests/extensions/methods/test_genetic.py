@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from exams import FAMILIES, flipping, variants_in_exams
+from runs import start
 from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.events import Acted, Born, Event, Learned, Quarantined, Retired, Scored
 from symbiont_ecology.ecology.state import load_state
 from symbiont_ecology.extensions.methods.genetic import SIGMA
 from symbiont_ecology.run.build import check
-from symbiont_ecology.run.start import start
 from toy import ToyHost, toy_config
 
 GA = {

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from hosts import make_host, random_weights
+from runs import resume, start
 from symbiont_ecology.adapters import AdapterLayout, AdapterWeights, OptimizerState
 from symbiont_ecology.adapters.blobs import BlobStore
 from symbiont_ecology.adapters.deltas import grown
@@ -37,7 +38,6 @@ from symbiont_ecology.extensions.methods.hebbian import (
 from symbiont_ecology.model.kernel import HostKernel
 from symbiont_ecology.run.build import check
 from symbiont_ecology.run.config import load_config
-from symbiont_ecology.run.start import resume, start
 from symbiont_ecology.tasks import tasks
 from toy import ToyHost, toy_config, toy_ecology
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from exams import flipping, variants_in_exams
+from runs import resume, start
 from symbiont_ecology.adapters.blobs import BlobStore
 from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.base.event_log import read_events
@@ -17,7 +18,6 @@ from symbiont_ecology.base.events import Acted, Event, Learned, Retired, Scored
 from symbiont_ecology.ecology.state import load_state
 from symbiont_ecology.evaluate.shifts import draw_shifts
 from symbiont_ecology.run.build import check, mixture
-from symbiont_ecology.run.start import resume, start
 from toy import Crash, ToyHost, toy_config
 
 STEPS = 4

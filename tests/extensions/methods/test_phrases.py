@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from runs import start
 from symbiont_ecology.adapters.blobs import BlobStore
 from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.base.event_log import read_events
@@ -30,7 +31,6 @@ from symbiont_ecology.ecology.state import load_state
 from symbiont_ecology.run.act import reading_costs
 from symbiont_ecology.run.build import check
 from symbiont_ecology.run.config import RunConfig
-from symbiont_ecology.run.start import start
 from symbiont_ecology.tasks import tasks
 from toy import ToyHost, toy_config
 

@@ -21,13 +21,13 @@ pytest.importorskip("ray")
 import ray
 
 from ray_hosts import ToySource, ray_host
+from runs import resume, start
 from symbiont_ecology.base.errors import ConfigError, HostError, RunError
 from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.events import GenerationEnded
 from symbiont_ecology.base.types import HOST_SLOT
 from symbiont_ecology.extensions.ray.workers import ROWS_OF_HOST, shards_of
 from symbiont_ecology.run.config import RunConfig, load_config
-from symbiont_ecology.run.start import resume, start
 from toy import ToyHost, toy_config, toy_ecology
 
 

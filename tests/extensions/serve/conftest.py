@@ -16,13 +16,13 @@ pytest.importorskip("prometheus_client")
 from fastapi.testclient import TestClient
 
 from in_service import EAGER, NEVER_LEARNS, TOWN, Serve, Served, client_of
+from runs import start
 from symbiont_ecology.extensions.serve.app import ServiceApp
 from symbiont_ecology.extensions.serve.limits import ApiKeys, HttpLimits
 from symbiont_ecology.extensions.serve.service import ServiceLimits, opened_service
 from symbiont_ecology.model.kernel import HostKernel
 from symbiont_ecology.run.build import build_host
 from symbiont_ecology.run.config import RunConfig, load_config
-from symbiont_ecology.run.start import start
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from in_service import EAGER, Serve, Served, accept, wait_until
+from runs import resume
 from symbiont_ecology.base.errors import ConfigError, HostError, RunError
 from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.events import Acted, Retired
@@ -21,7 +22,6 @@ from symbiont_ecology.model.kernel import HostKernel
 from symbiont_ecology.run.build import mixture
 from symbiont_ecology.run.config import RunConfig, load_config
 from symbiont_ecology.run.open_run import JOURNAL_FILE
-from symbiont_ecology.run.start import resume
 
 
 def questions(town: RunConfig, generations: int) -> list[Item]:

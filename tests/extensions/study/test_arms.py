@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from runs import resume, start
 from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.events import Acted, Born, GenerationEnded, Learned, Quarantined, Retired
@@ -17,7 +18,6 @@ from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.ecology.learning import Experience, learning_rules
 from symbiont_ecology.ecology.strategies import strategies
 from symbiont_ecology.evaluate.measure import LoadedRun
-from symbiont_ecology.run.start import resume, start
 from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.config import Flip
 from symbiont_ecology.tasks.splits import split_of

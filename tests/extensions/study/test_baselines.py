@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 from asked import FAMILIES, chosen
+from runs import start
 from said import Symbiont
 from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.events import Acted
@@ -15,7 +16,6 @@ from symbiont_ecology.ecology import HOST
 from symbiont_ecology.evaluate.measure import LoadedRun
 from symbiont_ecology.evaluate.pool import elite_id
 from symbiont_ecology.extensions.study.baselines import transfer_matrix
-from symbiont_ecology.run.start import start
 from toy import ToyHost, toy_config
 
 

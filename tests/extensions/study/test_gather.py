@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from runs import start
 from symbiont_ecology.base.config_layers import merge
 from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.evaluate.measure import LoadedRun
@@ -19,7 +20,6 @@ from symbiont_ecology.extensions.study.outcomes import SystemAnswers
 from symbiont_ecology.run.config import RunConfig
 from symbiont_ecology.run.open_run import CONFIG_FILE
 from symbiont_ecology.run.provenance import write_config
-from symbiont_ecology.run.start import start
 from towns import config as town
 from toy import ToyHost, toy_config, toy_ecology
 

@@ -4,7 +4,7 @@ gold answers; more of them are in an extension (``data``)."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -28,8 +28,8 @@ class VerdictReward(RewardRule):
         return rollout.verdict
 
 
-def worths(rollouts: Sequence[Rollout], reward: RewardRule, faults: Faults) -> list[float]:
-    """Return what each rollout is worth to learning.
+def rewarded(rollouts: Sequence[Rollout], reward: RewardRule, faults: Faults) -> list[Rollout]:
+    """Return the same rollouts with what each is worth to learning.
 
     One for which the reward fails is worth as much as the worst of the others: whoever breaks a
     reward must gain nothing by it.
@@ -41,7 +41,10 @@ def worths(rollouts: Sequence[Rollout], reward: RewardRule, faults: Faults) -> l
         except FaultError:
             rewards.append(None)
     worst = min((worth for worth in rewards if worth is not None), default=0.0)
-    return [worst if worth is None else worth for worth in rewards]
+    return [
+        replace(rollout, reward=worst if worth is None else worth)
+        for rollout, worth in zip(rollouts, rewards, strict=True)
+    ]
 
 
 def _worth(reward: RewardRule, rollout: Rollout) -> float:

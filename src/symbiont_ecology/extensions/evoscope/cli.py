@@ -186,7 +186,7 @@ def show(
     """Show replies of a run: who was asked what, what came, and whether it was accepted."""
     from symbiont_ecology.base.transcripts import TRANSCRIPTS_FILE, read_transcripts
     from symbiont_ecology.cli.console import report as reporting
-    from symbiont_ecology.run.start import read_config
+    from symbiont_ecology.run.open_run import read_config
 
     if wrong and right:
         raise ConfigError("show: expected --wrong or --right, got both: leave one out")

@@ -38,8 +38,7 @@ from symbiont_ecology.extensions.evoscope.news import (
     world_news,
 )
 from symbiont_ecology.run.config import RunConfig
-from symbiont_ecology.run.open_run import EVENTS_FILE
-from symbiont_ecology.run.start import read_config
+from symbiont_ecology.run.open_run import EVENTS_FILE, read_config
 from symbiont_ecology.tasks.config import TasksConfig
 
 WORLD: OrganelleId = "world"

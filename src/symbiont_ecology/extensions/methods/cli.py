@@ -165,7 +165,7 @@ def _with_lives(config: RunConfig, lives: int | None) -> RunConfig:
 
 def _more_lives(folder: Path, lives: int | None) -> list[str]:
     """Return the overrides that make the run in a folder that long."""
-    from symbiont_ecology.run.start import read_config
+    from symbiont_ecology.run.open_run import read_config
 
     steps = _hyper(read_config(folder)).steps
     return [] if lives is None else [f"run.generations={lives * (steps + 1)}"]

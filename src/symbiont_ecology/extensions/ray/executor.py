@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 
 from symbiont_ecology.base.errors import ConfigError, MissingExtraError, RunError, lines_of
-from symbiont_ecology.run.executors import HostSource, executors
+from symbiont_ecology.run.executors import KernelSource, executors
 
 if TYPE_CHECKING:
     from symbiont_ecology.extensions.ray.workers import ShardedHost
@@ -47,7 +47,7 @@ class RayExecutor:
         if find_spec("ray") is None:
             raise MissingExtraError("executor: ray", "ray", "ray")
 
-    def host(self, source: HostSource) -> ShardedHost:
+    def host(self, source: KernelSource) -> ShardedHost:
         """Return a host whose work workers do.
 
         Raises:
@@ -60,8 +60,8 @@ class RayExecutor:
         import ray
 
         count = 1 if self.workers == "auto" else self.workers
-        machines = connect(self.address, self.seconds, count * source.threads)
-        cores, gpus = source.threads, int(source.needs_gpu)
+        cores, gpus = source.config.threads, int(source.config.device.startswith("cuda"))
+        machines = connect(self.address, self.seconds, count * cores)
         needs = {"CPU": cores, "GPU": gpus} if gpus else {"CPU": cores}
         rooms = [min(here.get(kind, 0.0) // needs[kind] for kind in needs) for here in machines]
         count = int(sum(rooms)) if self.workers == "auto" else self.workers

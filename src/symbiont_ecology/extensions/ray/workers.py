@@ -11,7 +11,7 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -27,8 +27,11 @@ from symbiont_ecology.base.types import (
     LearningStatistics,
     Request,
 )
-from symbiont_ecology.run.executors import HostSource, PromptReader
+from symbiont_ecology.run.executors import KernelSource
 from symbiont_ecology.run.runtime import Host
+
+if TYPE_CHECKING:
+    from symbiont_ecology.model.codec import TextCodec
 
 V = TypeVar("V")
 
@@ -51,7 +54,7 @@ class Worker:
     """A process with a copy of the host, which keeps nothing from one shard to the next. Ray makes
     it anew where it was lost."""
 
-    def __init__(self, source: HostSource, slots: int) -> None:
+    def __init__(self, source: KernelSource, slots: int) -> None:
         self._source, self._slots = source, slots
 
     @cached_property
@@ -161,7 +164,7 @@ class ShardedHost:
     """A slot costs nothing here: a worker holds the adapters of one shard at a time."""
 
     def __init__(
-        self, workers: Sequence[Any], facts: HostFacts, reader: PromptReader, per_shard: int
+        self, workers: Sequence[Any], facts: HostFacts, reader: TextCodec, per_shard: int
     ) -> None:
         self._workers, self._facts, self._per_shard = workers, facts, per_shard
         self.layout, self.shape, self.norms = facts.layout, facts.shape, facts.norms

@@ -151,9 +151,8 @@ def _run(name: str, overrides: list[str], out: Path | None) -> tuple[RunConfig, 
     from symbiont_ecology.extensions.serve.service import check_served
     from symbiont_ecology.run.build import check
     from symbiont_ecology.run.config import load_config
-    from symbiont_ecology.run.open_run import CONFIG_FILE
+    from symbiont_ecology.run.open_run import CONFIG_FILE, read_config
     from symbiont_ecology.run.provenance import check_data
-    from symbiont_ecology.run.start import read_config
 
     folder = Path(name)
     if (folder / CONFIG_FILE).is_file():

@@ -28,8 +28,8 @@ from symbiont_ecology.extensions.study.jobs import (
     run_parts,
 )
 from symbiont_ecology.extensions.study.outcomes import Leg, Outcome, SystemAnswers
-from symbiont_ecology.extensions.study.protocol import Arm, Protocol
-from symbiont_ecology.run.config import RunConfig, arm_key
+from symbiont_ecology.extensions.study.protocol import DECIDES_NOTHING, Arm, Protocol
+from symbiont_ecology.run.config import RunConfig
 
 
 def gather(
@@ -135,3 +135,12 @@ def _sees(config: RunConfig) -> str:
         return "gold answers"
     warm = strategies.build(config.strategy).warm
     return f"verdicts, {warm} gold examples per cell" if warm else "verdicts"
+
+
+def arm_key(config: RunConfig) -> str:
+    """Return a config without its seed and without what is no part of a life: what decides nothing,
+    how often the run is saved, what it is asked at its end. Runs of one arm have the same."""
+    fixed = {"checkpoint_every": 1, "final_holdout": None, "final_holdout_samples": None}
+    life = config.run.model_copy(update=fixed)
+    core = config.model_copy(update={"seed": 0, "run": life})
+    return core.model_dump_json(exclude=DECIDES_NOTHING)

@@ -353,7 +353,7 @@ def _resolved(
     from symbiont_ecology.extensions.study.sft import BUDGET_KEYS, spent_by
     from symbiont_ecology.run.build import check
     from symbiont_ecology.run.config import load_config
-    from symbiont_ecology.run.start import read_config
+    from symbiont_ecology.run.open_run import read_config
 
     if (match is None and amount is None) or measure not in BUDGET_KEYS:
         known = ", ".join(BUDGET_KEYS)

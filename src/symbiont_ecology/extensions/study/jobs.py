@@ -41,9 +41,9 @@ from symbiont_ecology.extensions.study.outcomes import (
 from symbiont_ecology.extensions.study.protocol import Protocol
 from symbiont_ecology.run import open_run as living
 from symbiont_ecology.run import provenance
-from symbiont_ecology.run import start as runs
 from symbiont_ecology.run.build import build_host, mixture
 from symbiont_ecology.run.config import RunConfig
+from symbiont_ecology.run.run import Run
 from symbiont_ecology.run.runtime import Host
 from symbiont_ecology.tasks.splits import Split
 from symbiont_ecology.tasks.synthetic.styles import prompt_styles
@@ -144,17 +144,14 @@ class JobContext:
         Raises:
             Stopped: ``should_stop`` said so.
         """
-        host, is_begun = self.host, (self.place / STATE_FILE).exists()
-        if is_begun:
-            budget = [f"run.train_flops={config.run.train_flops or 'null'}"]
-            result = runs.resume(
-                self.place, overrides=budget, should_stop=self.should_stop, host=host
-            )
+        if (self.place / STATE_FILE).exists():
+            budget = f"run.train_flops={config.run.train_flops or 'null'}"
+            run = Run.open(self.place, budget, host=self.host)
         else:
-            result = runs.start(config, self.place, should_stop=self.should_stop, host=host)
-        if not result.is_complete:
+            run = Run.start(config, folder=self.place, host=self.host)
+        if not run.finish(self.should_stop).is_complete:
             raise Stopped
-        return LoadedRun.of_run(self.place)
+        return run.loaded
 
 
 def run_job(context: JobContext) -> Outcome:

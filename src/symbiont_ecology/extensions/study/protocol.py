@@ -34,13 +34,18 @@ from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.base.shipped import find_protocol
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.run.build import components
-from symbiont_ecology.run.config import DECIDES_NOTHING, RunConfig, compose
+from symbiont_ecology.run.config import RunConfig, compose
 from symbiont_ecology.tasks.config import Flip
 
 PositiveCount = Annotated[int, Field(ge=1)]
 PositiveFloat = Annotated[float, Field(gt=0)]
 FEW_REPLIES = "run.transcripts=0.5"
 """What the hundreds of runs of a suite keep of their replies, unless the protocol says more."""
+DECIDES_NOTHING: dict[str, bool | set[str]] = {
+    "run": {"report_to", "transcripts"},
+    "executor": True,
+}
+"""Keys of a config that no result depends on: who looks on, and who computes it."""
 
 
 def _some_once(values: tuple[object, ...]) -> tuple[object, ...]:

@@ -17,8 +17,7 @@ from symbiont_ecology.base.errors import EcologyError, LockedError, RunError
 from symbiont_ecology.extensions.study.jobs import Job, JobContext, run_job
 from symbiont_ecology.extensions.study.protocol import Protocol
 from symbiont_ecology.run import open_run as living
-from symbiont_ecology.run import start as runs
-from symbiont_ecology.run.config import load_config
+from symbiont_ecology.run.run import Run
 
 LOCK_SECONDS_LEFT = 30.0
 """Seconds to wait for a run that a dying suite still holds."""
@@ -88,9 +87,9 @@ def live_beside(folder: Path, name: str, preset: str, changes: Sequence[str]) ->
 
     def live() -> None:
         if (place / living.CONFIG_FILE).exists():
-            runs.resume(place, should_stop=should_stop)
+            Run.open(place).finish(should_stop)
         else:
-            runs.start(load_config(preset, changes), place, should_stop=should_stop)
+            Run.start(preset, *changes, folder=place).finish(should_stop)
 
     log = (folder / f"{name}.log").open("w", encoding="utf-8")
     with log, redirect_stdout(log), redirect_stderr(log):
