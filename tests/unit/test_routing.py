@@ -73,7 +73,7 @@ def test_what_was_answered_once_is_not_asked_again(
     candidates: LoadedRun, questions: list[Item]
 ) -> None:
     host = ToyHost()
-    examiner = Evaluator(host, candidates.pool.adapter)
+    examiner = Evaluator(host, candidates.pool.weights)
     organelle_id = [candidates.pool.best()] * len(questions)
     first = examiner.ask(questions, organelle_id)
     asked = sum(host.rolled)
@@ -98,13 +98,13 @@ def test_answers_come_in_the_order_of_the_questions_whatever_the_slots(
     slots: int, candidates: LoadedRun, questions: list[Item]
 ) -> None:
     whom = chosen(candidates, questions, "learned")
-    found = Evaluator(ToyHost(slots=slots), candidates.pool.adapter).ask(questions, whom)
+    found = Evaluator(ToyHost(slots=slots), candidates.pool.weights).ask(questions, whom)
     assert [one.item for one in found] == questions
     assert [one.organelle_id for one in found] == whom
     assert values(found) == values(
-        Evaluator(ToyHost(), candidates.pool.adapter).ask(questions, whom)
+        Evaluator(ToyHost(), candidates.pool.weights).ask(questions, whom)
     )
-    assert Evaluator(ToyHost(), candidates.pool.adapter).ask([], []) == []
+    assert Evaluator(ToyHost(), candidates.pool.weights).ask([], []) == []
 
 
 def test_a_portfolio_of_a_run_that_goes_on_stops_at_its_checkpoint(tmp_path: Path) -> None:

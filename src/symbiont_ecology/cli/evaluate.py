@@ -8,14 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.markup import escape
 
 from symbiont_ecology.base.errors import AdapterError, ConfigError
 from symbiont_ecology.cli import console, options
 from symbiont_ecology.cli.options import argument, option
 
 if TYPE_CHECKING:
-    from symbiont_ecology.evaluate.adapter_comparison import AdapterComparison
     from symbiont_ecology.evaluate.evaluation_log import EvaluationSpec
     from symbiont_ecology.evaluate.measure import Record, SystemComparison
 
@@ -76,7 +74,7 @@ def _evaluate_run(folder: Path, spec: EvaluationSpec, host: str | None) -> Recor
         }
     for name, evaluation in systems.items():
         log_evaluation(evaluation, run, spec.model_copy(update={"routing": ways[name]}))
-    comparison = SystemComparison(systems, main, run.pool.state.spent.flops)
+    comparison = SystemComparison(systems, main)
     tell_systems(comparison)
     return comparison.record()
 
@@ -92,8 +90,8 @@ def tell_systems(comparison: SystemComparison) -> None:
 def _evaluate_adapter(adapter: Path, spec: EvaluationSpec, host: str, style: str | None) -> Record:
     """Ask an adapter, and its bare host. All files are checked before the host is loaded."""
     from symbiont_ecology.adapters.peft_files import stated_rank
-    from symbiont_ecology.evaluate.adapter_comparison import compare_with_host
     from symbiont_ecology.evaluate.items import in_style, read_items, some_of
+    from symbiont_ecology.evaluate.measure import SystemComparison, evaluate_adapter
     from symbiont_ecology.model.kernel import HostKernel
     from symbiont_ecology.tasks.synthetic.styles import prompt_styles
 
@@ -106,9 +104,15 @@ def _evaluate_adapter(adapter: Path, spec: EvaluationSpec, host: str, style: str
     is_chat, rank = built is not None and built.is_chat, stated_rank(adapter)
     kernel = HostKernel.from_pretrained(host, slots=1, rank=rank, is_chat=is_chat)
     with console.asking() as progress:
-        pair = compare_with_host(adapter, items, kernel, progress=progress, stops=stops)
-    _tell_pair(pair)
-    return pair.record()
+        evaluations = [
+            evaluate_adapter(
+                adapter, items, kernel, is_bare=is_bare, progress=progress, stops=stops
+            )
+            for is_bare in (True, False)
+        ]
+    comparison = SystemComparison({one.routing: one for one in evaluations}, "adapter")
+    tell_systems(comparison)
+    return comparison.record()
 
 
 def _check_fit(adapter: Path, host: str) -> None:
@@ -130,19 +134,6 @@ def _check_fit(adapter: Path, host: str) -> None:
                 f"expected an adapter for a host of width {width}, got {d_in} for {module} in "
                 f"{adapter}: name the host that it was made for, --host MODEL"
             )
-
-
-def _tell_pair(pair: AdapterComparison) -> None:
-    """Print accuracy by family, and what changed."""
-    rows = console.table("right, with 95 % interval", "questions", "host", "adapter", "+", "−")
-    for name, part in {**pair.categories, "all": pair}.items():
-        shares = (console.percent(side.accuracy()) for side in (part.host, part.adapter))
-        gained, lost, *_ = map(str, part.counts.values())
-        rows.add_row(escape(name), str(len(part.changes)), *shares, gained, lost)
-    console.print_table(rows)
-    print(f"adapter - host: {console.points(pair.difference)}")
-    print(", ".join(f"{change} {count}" for change, count in pair.counts.items()))
-    print("next: --json FILE writes all replies")
 
 
 def infer(

@@ -154,7 +154,7 @@ def _report(run: Run, row_count: int, users: Sequence[str]) -> None:
             names = servers if routing == "habitat" else [HOST] * len(items)
             written = loaded.evaluate(items, run.host, routing, progress=progress)
             questions = [Question(i.to_read, name) for i, name in zip(items, names, strict=True)]
-            read, _ = read_log(questions, run.host, pool.adapter)
+            read, _ = read_log(questions, run.host, pool.weights.__getitem__)
             columns[f"written{suffix}"] = written.verdicts
             columns[f"nats_per_token{suffix}"] = [rollout.confidence for rollout in read]
     frame = pd.DataFrame(columns, index=servers)

@@ -6,7 +6,7 @@ that end it, and on nothing else. So another routing of the same items costs onl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from symbiont_ecology.adapters import AdapterWeights
@@ -35,7 +35,7 @@ class Evaluator:
     are texts that end an answer."""
 
     host: Host
-    adapter: Callable[[OrganelleId], AdapterWeights]
+    adapters: Mapping[OrganelleId, AdapterWeights]
     progress: Progress = no_progress
     stops: tuple[str, ...] = ()
     answered: Answers = field(default_factory=dict, repr=False)
@@ -55,7 +55,7 @@ class Evaluator:
         for start in range(0, len(unknown), ITEMS_PER_STEP):
             part = unknown[start : start + ITEMS_PER_STEP]
             asked, greedy = [questions[key] for key in part], Decoding(stop=self.stops)
-            rollouts, _ = roll_out(asked, self.host, self.adapter, greedy)
+            rollouts, _ = roll_out(asked, self.host, self.adapters.__getitem__, greedy)
             self.answered.update(zip(part, rollouts, strict=True))
             self.progress(len(part))
         rollouts = [self.answered[key] for key in keys]

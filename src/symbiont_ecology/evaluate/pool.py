@@ -82,9 +82,6 @@ class AdapterPool:
         ids = tuple(sorted(candidates))
         return cls(state, config, weights, ids, scores=scores, observations=observations)
 
-    def __repr__(self) -> str:
-        return f"<{len(self.elites)} elites, {len(self.state.population)} alive>"
-
     @property
     def organelles(self) -> frozenset[OrganelleId]:
         """Organelles whose adapters are candidates: an elite is one of them at some moment."""
@@ -120,10 +117,6 @@ class AdapterPool:
         """Return the living organelle that serves a user; the host if there is none."""
         entry = self.state.users.get(user)
         return entry.server if entry and entry.server in self.state.population else HOST
-
-    def adapter(self, name: OrganelleId) -> AdapterWeights:
-        """Return the weights of a candidate."""
-        return self.weights[name]
 
 
 def elite_id(elite: Elite) -> OrganelleId:

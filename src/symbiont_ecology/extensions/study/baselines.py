@@ -51,7 +51,7 @@ def compare_with_baselines(
         systems["sft"] = replace(answers, source=spec.adapter, routing="sft")
     for name, evaluation in systems.items():
         log_evaluation(evaluation, run, specs[name])
-    return SystemComparison(systems, main, run.pool.state.spent.flops)
+    return SystemComparison(systems, main)
 
 
 def transfer_matrix(
@@ -65,7 +65,7 @@ def transfer_matrix(
     best, accuracy = best_of_families(run.pool, run.tasks.families), dict[str, dict[str, float]]()
     for owner, organelle_id in {HOST: HOST, **best}.items():
         answers = run.evaluate(items, host, AskOne(organelle_id), progress=progress)
-        accuracy[owner] = {name: share.estimate for name, share in answers.by_family().items()}
+        accuracy[owner] = {name: part.accuracy().estimate for name, part in answers.families.items()}
     bare, gains = accuracy.pop(HOST), defaultdict[str, list[float]](list)
     for owner, shares in accuracy.items():
         for name, share in shares.items():

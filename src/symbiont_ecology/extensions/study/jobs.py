@@ -277,8 +277,7 @@ def host_parts(
     """Ask the bare host every shift."""
     items = items_of(protocol, config, protocol.shifts, generation)
     stops = prompt_styles.build(config.tasks.style).stops
-    nobody = dict[OrganelleId, AdapterWeights]().__getitem__
-    rollouts = tuple(Evaluator(host, nobody, stops=stops).ask(items, [HOST] * len(items)))
+    rollouts = tuple(Evaluator(host, {}, stops=stops).ask(items, [HOST] * len(items)))
     evaluation = Evaluation(HOST, HOST, host.fingerprint(), rollouts)
     leg = Leg(systems={HOST: SystemAnswers.of(evaluation)})
     return {"legs": [leg], "host": evaluation.host, "versions": provenance.versions()}
