@@ -101,12 +101,6 @@ def accuracy_table(evaluations: Mapping[str, Evaluation], title: str | None = No
     return rows
 
 
-def tell_evaluation(evaluation: Evaluation) -> None:
-    """Print a table of accuracies and one line on who answered."""
-    print_table(accuracy_table({"right, with 95 % interval": evaluation}))
-    tell_answerers(evaluation)
-
-
 def tell_answerers(evaluation: Evaluation) -> None:
     """Print who answered, what it cost, and which verifiers failed."""
     names = [f"{name} {count}" for name, count in evaluation.choices.most_common()]

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from symbiont_ecology.base.errors import AdapterError, ConfigError
+from symbiont_ecology.base.errors import AdapterError, ConfigError, RunError
+from symbiont_ecology.base.registry import did_you_mean, kind_of
 from symbiont_ecology.cli import console, options
 from symbiont_ecology.cli.options import argument, option
 
@@ -37,8 +38,11 @@ def evaluate(
 
     if (folder is None) == (adapter is None):
         raise ConfigError("evaluate: expected either a run folder or --adapter FOLDER")
-    needs, drawn = {"max_samples": "holdout", "style": "adapter"}, ("shift", "per_cell")
-    options.check_together(context, needs, {"adapter": (*drawn, "routing"), "holdout": drawn})
+    if adapter is not None:
+        options.refuse_beside(context, "--adapter", "--shift", "--per-cell", "--routing")
+    elif style is not None:
+        raise ConfigError("evaluate --style: expected --adapter beside it")
+    options.check_drawn(context, holdout, max_samples)
     spec = EvaluationSpec(
         holdout=holdout,
         most_asked=max_samples,
@@ -58,7 +62,6 @@ def _evaluate_run(folder: Path, spec: EvaluationSpec, host: str | None) -> Recor
 
     A wrong word or file costs no time: no host is loaded before all is known to fit.
     """
-    from symbiont_ecology.base.registry import kind_of
     from symbiont_ecology.evaluate.evaluation_log import log_evaluation
     from symbiont_ecology.evaluate.measure import LoadedRun, SystemComparison
     from symbiont_ecology.evaluate.routings import routings
@@ -149,7 +152,7 @@ def infer(
     A run that learned from a log needs --user.
     """
     from symbiont_ecology.ecology import HOST
-    from symbiont_ecology.evaluate.routings import check_user, prompt_routing
+    from symbiont_ecology.evaluate.routings import prompt_routing
     from symbiont_ecology.tasks.tables import check_whole
 
     way = options.typed_spec(routing, "--routing")
@@ -159,7 +162,14 @@ def infer(
             raise ConfigError(f"--routing: expected none beside --user, got {routing!r}")
         way = "habitat"
     run = console.open_run(folder, host)
-    check_user(run.config, run.state.users, user, str(folder), "--user")
+    users = run.state.users
+    if user is None and run.config.learns_from_log:
+        raise ConfigError(f"infer: {folder} learned from a log: expected who asks, --user ID")
+    if user is not None and user not in users:
+        hint = did_you_mean(user, users)
+        raise RunError(
+            f"{folder} knows no user {user!r};{hint} it has {len(users)}: {', '.join(users):.80}"
+        )
     text = sys.stdin.read() if prompt == "-" else prompt
     check_whole([text], "infer")
     rollout = run.ask(text, way, max_new_tokens, user or "")

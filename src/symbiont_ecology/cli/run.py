@@ -131,7 +131,8 @@ def finish(lived: Run, quiet: bool) -> None:
             f"          {command('resume', lived.folder, *longer)}"
         )
     if (evaluation := lived.evaluate_final_holdout()) is not None:
-        console.tell_evaluation(evaluation)
+        console.print_table(console.accuracy_table({"right, with 95 % interval": evaluation}))
+        console.tell_answerers(evaluation)
 
 
 def checked_config(name: str, overrides: list[str] | None) -> RunConfig:

@@ -13,12 +13,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
-from symbiont_ecology.base.errors import ConfigError, RunError
+from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.base.registry import Registry, did_you_mean
 from symbiont_ecology.base.types import Item, OrganelleId, last_turn
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.evaluate.pool import AdapterPool
-from symbiont_ecology.run.config import RunConfig
 
 Spec = str | dict[str, Any]
 """Name of a routing, or ``{kind: name, knob: value}``."""
@@ -109,28 +108,3 @@ def prompt_routing(who: Spec, known: Collection[OrganelleId] = ()) -> Routing:
     if routing.needs_labels:
         raise ConfigError(f"routing {who}: a prompt has no label, expected host, single, learned …")
     return routing
-
-
-def check_user(
-    config: RunConfig, users: Collection[str], user: str | None, about: str, option: str
-) -> None:
-    """Refuse a user whom a run does not know, and a prompt without one where a run learned from a
-    log. ``option`` is how the caller names the user.
-
-    Raises:
-        ConfigError: nobody is named.
-        RunError: the run has no such user, or none at all.
-    """
-    if user is None:
-        if config.learns_from_log:
-            raise ConfigError(
-                "what a log accepted says nothing of prompts by themselves: expected who asks, "
-                f"{option} ID"
-            )
-    elif not users:
-        raise RunError(f"{about} has no users: leave {option} out")
-    elif user not in users:
-        raise RunError(
-            f"{about} knows no user {user!r};{did_you_mean(user, users)} it has "
-            f"{len(users)}, such as {', '.join(sorted(users)[:3])}"
-        )

@@ -24,7 +24,7 @@ import numpy as np
 
 from symbiont_ecology.base.errors import ConfigError, MissingExtraError
 from symbiont_ecology.base.types import Decoding, Item, OrganelleId, prepend_phrase, without_turns
-from symbiont_ecology.ecology import HOST, Rollout
+from symbiont_ecology.ecology import HOST
 from symbiont_ecology.evaluate.measure import LoadedRun
 from symbiont_ecology.evaluate.routings import prompt_routing
 from symbiont_ecology.model.learning import Reading

@@ -122,7 +122,8 @@ def _arms_of(runs: Sequence[LoadedRun]) -> dict[str, list[LoadedRun]]:
 
 
 def _side(runs: Sequence[LoadedRun], shifts: Sequence[str]) -> Arm:
-    is_single = all(len(run.pool.organelles) == 1 for run in runs)
+    names = [{name.partition("@")[0] for name in run.pool.weights} for run in runs]
+    is_single = all(len(alone) == 1 for alone in names)
     routing = "single" if is_single else "habitat" if "habitats" in shifts else "learned"
     about = ", ".join(sorted(str(run.folder) for run in runs))
     return Arm(about=about, sees=_sees(runs[0].config), routing=routing)

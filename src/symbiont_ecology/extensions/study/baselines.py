@@ -65,7 +65,9 @@ def transfer_matrix(
     best, accuracy = best_of_families(run.pool, run.tasks.families), dict[str, dict[str, float]]()
     for owner, organelle_id in {HOST: HOST, **best}.items():
         answers = run.evaluate(items, host, AskOne(organelle_id), progress=progress)
-        accuracy[owner] = {name: part.accuracy().estimate for name, part in answers.families.items()}
+        accuracy[owner] = {
+            name: part.accuracy().estimate for name, part in answers.families.items()
+        }
     bare, gains = accuracy.pop(HOST), defaultdict[str, list[float]](list)
     for owner, shares in accuracy.items():
         for name, share in shares.items():

@@ -91,7 +91,7 @@ def demo_real(
         ("infer", ecology.folder, "What is the capital of France?"),
         ("evaluate", ecology.folder),
         ("export", ecology.folder),
-        ("look", "--host", "smollm2"),
+        ("look", "steady", "host.model=smollm2"),
     )
     _tell_end(ecology, _answered(ecology, with_examples, per_cell), more)
 

@@ -17,7 +17,6 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from symbiont_ecology.adapters import AdapterWeights
 from symbiont_ecology.base.errors import ConfigError, RunError
 from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.events import Acted, Event, GenerationEnded, Retired
