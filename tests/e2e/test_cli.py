@@ -219,7 +219,7 @@ def test_evaluate_refuses_another_host_and_another_word(
     assert "was founded on host" in said.error
     said = symbiont("evaluate", lived, "--routing", "best")
     assert "no routing 'best';" in said.error
-    assert "known: family, habitat, host, learned, single" in said.error
+    assert "known: family, host, learned, single, user" in said.error
 
 
 def test_a_holdout_line_without_target_is_named(

@@ -44,7 +44,7 @@ def test_learned_routing_reads_the_prompt_alone(
     assert chosen(candidates, disguised, "learned") == chosen(candidates, questions, "learned")
 
 
-@pytest.mark.parametrize("routing", ["host", "single", "learned", "habitat"])
+@pytest.mark.parametrize("routing", ["host", "single", "learned", "user"])
 def test_a_choice_says_who_would_answer(
     routing: str, candidates: LoadedRun, questions: list[Item]
 ) -> None:

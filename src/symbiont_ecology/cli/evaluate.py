@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from symbiont_ecology.base.errors import AdapterError, ConfigError, RunError
-from symbiont_ecology.base.registry import did_you_mean, kind_of
+from symbiont_ecology.base.registry import did_you_mean
 from symbiont_ecology.cli import console, options
 from symbiont_ecology.cli.options import argument, option
 
@@ -35,6 +35,7 @@ def evaluate(
     """Ask holdout questions of a run, which is not changed but for new lines of its
     evaluations.jsonl; or of any adapter and its bare host."""
     from symbiont_ecology.evaluate.evaluation_log import EvaluationSpec
+    from symbiont_ecology.evaluate.routings import routings
 
     if (folder is None) == (adapter is None):
         raise ConfigError("evaluate: expected either a run folder or --adapter FOLDER")
@@ -48,7 +49,7 @@ def evaluate(
         most_asked=max_samples,
         shifts=tuple(shift),
         per_cell=per_cell,
-        routing=options.typed_spec(routing, "--routing"),
+        routing=routings.present_name(routing),
     )
     with console.report(json_file) as write_json:
         if folder is not None:
@@ -67,17 +68,17 @@ def _evaluate_run(folder: Path, spec: EvaluationSpec, host: str | None) -> Recor
     from symbiont_ecology.evaluate.routings import routings
 
     run = LoadedRun.of_run(folder)
-    items, main = spec.items(run), kind_of(spec.routing)
+    items = spec.items(run)
     routings.build(spec.routing)
-    ways = {"host": "host", "single": "single", main: spec.routing}
     model = console.open_run(folder, host).host
     with console.asking() as progress:
         systems = {
-            name: run.evaluate(items, model, way, progress=progress) for name, way in ways.items()
+            name: run.evaluate(items, model, name, progress=progress)
+            for name in dict.fromkeys(("host", "single", spec.routing))
         }
     for name, evaluation in systems.items():
-        log_evaluation(evaluation, run, spec.model_copy(update={"routing": ways[name]}))
-    comparison = SystemComparison(systems, main)
+        log_evaluation(evaluation, run, spec.model_copy(update={"routing": name}))
+    comparison = SystemComparison(systems, spec.routing)
     tell_systems(comparison)
     return comparison.record()
 
@@ -152,15 +153,15 @@ def infer(
     A run that learned from a log needs --user.
     """
     from symbiont_ecology.ecology import HOST
-    from symbiont_ecology.evaluate.routings import prompt_routing
+    from symbiont_ecology.evaluate.routings import prompt_routing, routings
     from symbiont_ecology.tasks.tables import check_whole
 
-    way = options.typed_spec(routing, "--routing")
+    way = routings.present_name(routing)
     prompt_routing(way)  # before the host: a wrong word costs no time
     if user is not None:
-        if way not in ("learned", "habitat"):
+        if way not in ("learned", "user"):
             raise ConfigError(f"--routing: expected none beside --user, got {routing!r}")
-        way = "habitat"
+        way = "user"
     run = console.open_run(folder, host)
     users = run.state.users
     if user is None and run.config.learns_from_log:

@@ -145,13 +145,13 @@ def _report(run: Run, row_count: int, users: Sequence[str]) -> None:
 
     target, loaded, pool = run.folder / EXPORT, run.loaded, run.loaded.pool
     export_run(run, target)
-    held_out = loaded.items(ALL_OF_A_USER, ("habitats",))
+    held_out = loaded.items(ALL_OF_A_USER, ("users",))
     items = some_of([i for i in held_out if pool.server(i.user) != HOST], MAX_ASKED)
     servers = [pool.server(item.user) for item in items]
     columns: dict[str, list[float]] = {}
     with console.asking() as progress:
-        for suffix, routing in (("", "habitat"), ("_by_host", "host")):
-            names = servers if routing == "habitat" else [HOST] * len(items)
+        for suffix, routing in (("", "user"), ("_by_host", "host")):
+            names = servers if routing == "user" else [HOST] * len(items)
             written = loaded.evaluate(items, run.host, routing, progress=progress)
             questions = [Question(i.to_read, name) for i, name in zip(items, names, strict=True)]
             read, _ = read_log(questions, run.host, pool.weights.__getitem__)

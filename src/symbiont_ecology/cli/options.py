@@ -51,8 +51,8 @@ Quiet = Annotated[bool, option("Show nothing while it runs.", "--quiet", "-q")]
 OutOption = Annotated[Path | None, option("Folder of the run.", default="artifacts/<config>-<n>")]
 
 
-def typed_spec(text: str, name: str = "--style") -> str | dict[str, object]:
-    """Return a component as it is typed behind an option: a name, or ``{kind: name, …}``.
+def typed_spec(text: str) -> str | dict[str, object]:
+    """Return a style as it is typed behind ``--style``: a name, or ``{kind: name, …}``.
 
     Raises:
         ConfigError: it is something else.
@@ -61,7 +61,7 @@ def typed_spec(text: str, name: str = "--style") -> str | dict[str, object]:
 
     spec = parse_override(f"spec={text}")["spec"]
     if not isinstance(spec, str | dict):
-        raise ConfigError(f"{name}: expected a name or {{kind: …}}, got {text!r:.60}")
+        raise ConfigError(f"--style: expected a name or {{kind: …}}, got {text!r:.60}")
     return spec
 
 

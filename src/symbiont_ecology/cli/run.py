@@ -121,7 +121,7 @@ def finish(lived: Run, quiet: bool) -> None:
     state, loop, command = lived.state, lived.config.run, console.command_line
     longer = [f"run.generations={2 * max(loop.generations, 1)}"]
     longer += [f"run.{key}={2 * getattr(loop, key):.3g}" for key in lived.config.train_budgets]
-    asked = ["--shift", "habitats", "--routing", "habitat"] if state.users else []
+    asked = ["--shift", "users", "--routing", "user"] if state.users else []
     if not quiet:
         print(
             f"complete: {state.generation} generations, {state.spent.flops:.3g} FLOPs, "

@@ -33,7 +33,7 @@ class EvaluationSpec(BaseModel):
     most_asked: int | None = None
     shifts: tuple[str, ...] = ("in-distribution",)
     per_cell: int = 20
-    routing: str | dict[str, Any] = "learned"
+    routing: str = "learned"
 
     def items(self, run: LoadedRun) -> list[Item]:
         """Return what is asked.

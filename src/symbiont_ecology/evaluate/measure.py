@@ -20,6 +20,7 @@ from symbiont_ecology.evaluate.evaluator import Answers, Evaluator, Progress, no
 from symbiont_ecology.evaluate.pool import AdapterPool
 from symbiont_ecology.evaluate.routings import Routing, Spec, routings
 from symbiont_ecology.evaluate.shifts import draw_shifts
+from symbiont_ecology.evaluate.shifts import shifts as registered_shifts
 from symbiont_ecology.run.budget import budget_phase, milestones
 from symbiont_ecology.run.build import mixture
 from symbiont_ecology.run.config import RunConfig
@@ -198,7 +199,8 @@ class LoadedRun:
         self, per_cell: int, shifts: Sequence[str] = ("in-distribution",), seed: int = 0
     ) -> list[Item]:
         """Return holdout items of the run's own task mix."""
-        return draw_shifts(self.tasks, tuple(dict.fromkeys(shifts)), per_cell, seed)
+        names = dict.fromkeys(map(registered_shifts.present_name, shifts))
+        return draw_shifts(self.tasks, tuple(names), per_cell, seed)
 
     def as_asked(self, items: Sequence[Item]) -> list[Item]:
         """Return items from elsewhere in the form of the run's own: with their line end, and behind
@@ -222,7 +224,7 @@ class LoadedRun:
         """
         name = type(routing).__name__
         if isinstance(routing, str | dict):
-            name, routing = kind_of(routing), routings.build(routing)
+            name, routing = routings.present_name(kind_of(routing)), routings.build(routing)
         fingerprint = check_host(self.folder, host)
         stops = prompt_styles.build(self.config.tasks.style).stops
         evaluator = Evaluator(host, self.pool.weights, progress, stops, self.answered)

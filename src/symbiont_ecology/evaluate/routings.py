@@ -4,7 +4,7 @@
 ``Strategy.ask`` gives out the questions, by its mechanisms and an allocator. Neither does a service
 (``extensions/serve``), which goes on learning: it asks the same strategy
 (``ServingSnapshot.takers``), so that a user may try adapters and new users find theirs. The key
-``router`` plays no part there; where nobody explores, a service answers as the routing ``habitat``.
+``router`` plays no part there; where nobody explores, a service answers as the routing ``user``.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class AskBest(Routing):
         return [pool.best()] * len(items)
 
 
-@routings.register("habitat")
+@routings.register("user", "habitat")
 @dataclass(frozen=True)
 class AskServer(Routing):
     """The organelle that serves the item's user; the host where nobody does, or none is known."""
@@ -90,21 +90,22 @@ class AskOne(Routing):
         return [self.organelle_id] * len(items)
 
 
-def prompt_routing(who: Spec, known: Collection[OrganelleId] = ()) -> Routing:
+def prompt_routing(who: str, known: Collection[OrganelleId] = ()) -> Routing:
     """Return the routing of that name, or the one by which that organelle of the known answers.
 
     Raises:
         ConfigError: neither is there, or the routing needs labels, which a prompt has not.
     """
-    if isinstance(who, str) and who in known:
+    if who in known:
         return AskOne(who)
-    if isinstance(who, str) and known and who not in routings.names():
-        names = sorted(known)
+    name = routings.present_name(who)
+    if known and name not in routings.names():
+        hint = did_you_mean(name, {*routings.names(), *known})
         raise ConfigError(
             f"who: expected a routing (symbiont list routings), or one of "
-            f"{', '.join(names):.200}, got {who!r};{did_you_mean(who, [*routings.names(), *names])}"
+            f"{', '.join(sorted(known)):.200}, got {who!r};{hint}"
         )
-    routing = routings.build(who)
+    routing = routings.build(name)
     if routing.needs_labels:
         raise ConfigError(f"routing {who}: a prompt has no label, expected host, single, learned …")
     return routing

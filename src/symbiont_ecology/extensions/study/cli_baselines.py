@@ -38,7 +38,7 @@ def baselines(
         most_asked=max_samples,
         shifts=tuple(shift),
         per_cell=per_cell,
-        routing=options.typed_spec(routing, "--routing"),
+        routing=routings.present_name(routing),
         adapter=None if sft is None else str(sft),
     )
     with console.report(json_file) as write_json:

@@ -27,6 +27,7 @@ from symbiont_ecology.ecology.state import STATE_FILE
 from symbiont_ecology.evaluate.evaluator import Evaluator
 from symbiont_ecology.evaluate.measure import Evaluation, LoadedRun
 from symbiont_ecology.evaluate.shifts import draw_shifts
+from symbiont_ecology.evaluate.shifts import shifts as registered_shifts
 from symbiont_ecology.extensions.study.outcomes import (
     OUTCOME_SCHEMA,
     JobKind,
@@ -375,9 +376,10 @@ def check_questions(config: RunConfig, names: Sequence[str], seeds: Sequence[int
             to be asked what users want whom each seed draws anew.
     """
     mix = mixture(config)
-    if isinstance(mix.users, SyntheticUsers) and "habitats" in names and len(seeds) > 1:
+    asks_users = "users" in map(registered_shifts.present_name, names)
+    if isinstance(mix.users, SyntheticUsers) and asks_users and len(seeds) > 1:
         raise ConfigError(
-            f"shift habitats: expected runs of one seed, got seeds {', '.join(map(str, seeds))}: "
+            f"shift users: expected runs of one seed, got seeds {', '.join(map(str, seeds))}: "
             "each seed draws users of its own, so compare the runs of one seed at a time"
         )
     if not draw_shifts(mix, names[:1], 1):
