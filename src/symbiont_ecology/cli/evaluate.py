@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -94,6 +94,7 @@ def tell_systems(comparison: SystemComparison) -> None:
 def _evaluate_adapter(adapter: Path, spec: EvaluationSpec, host: str, style: str | None) -> Record:
     """Ask an adapter, and its bare host. All files are checked before the host is loaded."""
     from symbiont_ecology.adapters.peft_files import stated_rank
+    from symbiont_ecology.base.config_layers import parse_override
     from symbiont_ecology.evaluate.items import in_style, read_items, some_of
     from symbiont_ecology.evaluate.measure import SystemComparison, evaluate_adapter
     from symbiont_ecology.model.kernel import HostKernel
@@ -102,10 +103,14 @@ def _evaluate_adapter(adapter: Path, spec: EvaluationSpec, host: str, style: str
     if spec.holdout is None:
         raise ConfigError("evaluate --adapter: expected --holdout FILE, a JSONL file of questions")
     items = some_of(read_items(spec.holdout), spec.most_asked)
-    built = None if style is None else prompt_styles.build(options.typed_spec(style))
-    items, stops = (in_style(items, built), built.stops) if built else (items, ())
+    is_chat, stops = False, tuple[str, ...]()
+    if style is not None:
+        spec_of_style: Any = parse_override(f"style={style}")["style"]
+        built = prompt_styles.build(spec_of_style)
+        items = in_style(items, built)
+        is_chat, stops = built.is_chat, built.stops
     _check_fit(adapter, host)
-    is_chat, rank = built is not None and built.is_chat, stated_rank(adapter)
+    rank = stated_rank(adapter)
     kernel = HostKernel.from_pretrained(host, slots=1, rank=rank, is_chat=is_chat)
     with console.asking() as progress:
         evaluations = [

@@ -147,16 +147,15 @@ def _report(run: Run, row_count: int, users: Sequence[str]) -> None:
     export_run(run, target)
     held_out = loaded.items(ALL_OF_A_USER, ("users",))
     items = some_of([i for i in held_out if pool.server(i.user) != HOST], MAX_ASKED)
-    servers = [pool.server(item.user) for item in items]
-    columns: dict[str, list[float]] = {}
+    columns = dict[str, list[float]]()
     with console.asking() as progress:
-        for suffix, routing in (("", "user"), ("_by_host", "host")):
-            names = servers if routing == "user" else [HOST] * len(items)
+        for routing, suffix in {"user": "", "host": "_by_host"}.items():
             written = loaded.evaluate(items, run.host, routing, progress=progress)
-            questions = [Question(i.to_read, name) for i, name in zip(items, names, strict=True)]
+            questions = [Question(one.item.to_read, one.organelle_id) for one in written.rollouts]
             read, _ = read_log(questions, run.host, pool.weights.__getitem__)
             columns[f"written{suffix}"] = written.verdicts
             columns[f"nats_per_token{suffix}"] = [rollout.confidence for rollout in read]
+    servers = [pool.server(item.user) for item in items]
     frame = pd.DataFrame(columns, index=servers)
     means = frame.groupby(level=0).mean()
     means.loc["all"] = frame.mean()

@@ -51,20 +51,6 @@ Quiet = Annotated[bool, option("Show nothing while it runs.", "--quiet", "-q")]
 OutOption = Annotated[Path | None, option("Folder of the run.", default="artifacts/<config>-<n>")]
 
 
-def typed_spec(text: str) -> str | dict[str, object]:
-    """Return a style as it is typed behind ``--style``: a name, or ``{kind: name, …}``.
-
-    Raises:
-        ConfigError: it is something else.
-    """
-    from symbiont_ecology.base.config_layers import parse_override
-
-    spec = parse_override(f"spec={text}")["spec"]
-    if not isinstance(spec, str | dict):
-        raise ConfigError(f"--style: expected a name or {{kind: …}}, got {text!r:.60}")
-    return spec
-
-
 def refuse_beside(context: typer.Context, flag: str, *others: str) -> None:
     """Refuse options that have no meaning beside a flag that was typed.
 
