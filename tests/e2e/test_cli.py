@@ -138,8 +138,8 @@ def test_a_full_disk_loses_nothing(
         (["evaluate", "x", "--max-samples", "3"], "expected --holdout beside it"),
         (["calibrate", "demo", "run.train_flops=1e9"], "set --generations and --full"),
         (["calibrate", "demo", "--generations", "8", "--full", "4"], "at most --full, 4, got 8"),
-        (["look", "base", "--style", "fewshot"], "did you mean 'few_shot'?"),
-        (["look", "base", "--style", "{kind: natural, is_chat: true}"], "with a chat template"),
+        (["look", "base", "tasks.style=fewshot"], "did you mean 'few_shot'?"),
+        (["look", "base", "tasks.style={kind: natural, is_chat: true}"], "with a chat template"),
         (["list", "operaters"], "did you mean 'operators'?"),
         (["explain", "strategies"], "expected a name too"),
     ],
@@ -219,7 +219,7 @@ def test_evaluate_refuses_another_host_and_another_word(
     assert "was founded on host" in said.error
     said = symbiont("evaluate", lived, "--routing", "best")
     assert "no routing 'best';" in said.error
-    assert "known: family, habitat, host, learned, single" in said.error
+    assert "known: family, host, learned, single, user" in said.error
 
 
 def test_a_holdout_line_without_target_is_named(

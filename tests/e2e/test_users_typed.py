@@ -35,7 +35,7 @@ def test_a_run_with_users_says_who_serves_whom(symbiont: Symbiont, tmp_path: Pat
     said = symbiont("infer", run, "math.add: 47+8", "--habitat", "h03", "--routing", "host")
     assert said.code == 2
     assert "expected none beside --user" in said.err
-    words = ("--shift", "habitats", "--routing", "habitat", "--per-cell", "2")
+    words = ("--shift", "users", "--routing", "user", "--per-cell", "2")
     said = symbiont("evaluate", run, *words)
     assert said.code == 0, said.err
     assert " 48 questions" in said.out

@@ -51,7 +51,7 @@ def test_kinds_are_found_and_learned_without_asking(learned: tuple[Path, ToyHost
     assert sorted(map(tuple, by_server(servers, world))) == [(0,), (1,)]
     assert len(host.rolled) == 1, "the host was asked after the founding"
     drawn = world.drawn(8, seed=1, split="holdout")
-    served = LoadedRun.of_run(folder).evaluate(drawn, ToyHost(), "habitat")
+    served = LoadedRun.of_run(folder).evaluate(drawn, ToyHost(), "user")
     assert served.accuracy().estimate > 0.85
 
 
@@ -83,7 +83,7 @@ def test_every_row_that_is_not_held_out_comes_once_in_a_pass(log: Path) -> None:
     assert held_out.isdisjoint(item.prompt for item in seen)
 
 
-@pytest.mark.parametrize("strategy", ["single", "per_habitat", "nearest"])
+@pytest.mark.parametrize("strategy", ["single", "per_user", "nearest"])
 def test_controls_learn_from_logs_too(strategy: str, log: Path, tmp_path: Path) -> None:
     plan = log_config(log, "run.generations=6", strategy={"kind": strategy})
     state = start(plan, tmp_path / "run", host=ToyHost()).state

@@ -59,15 +59,15 @@ def test_users_of_a_file_find_their_kind(file: Path, tmp_path: Path) -> None:
     servers = [users[user].chosen for user in USERS]
     assert servers[0] == servers[2] != servers[1] == servers[3]
     run = LoadedRun.of_run(tmp_path / "run")
-    items = draw_shifts(run.tasks, ["habitats"], 10)
-    assert run.evaluate(items, ToyHost(), "habitat").accuracy().estimate > 0.9
+    items = draw_shifts(run.tasks, ["users"], 10)
+    assert run.evaluate(items, ToyHost(), "user").accuracy().estimate > 0.9
     acted = [e for e in read_events(tmp_path / "run" / "events.jsonl") if isinstance(e, Acted)]
     assert {event.user for event in acted if event.purpose == "practice"} == set(USERS)
 
 
 def test_the_same_prompt_has_other_answers_for_everyone(file: Path) -> None:
     mix = mixture(config(file))
-    drawn = draw_shifts(mix, ["habitats"], 5)
+    drawn = draw_shifts(mix, ["users"], 5)
     assert Counter(item.user for item in drawn) == dict.fromkeys(USERS, 5)
     for item in drawn:
         assert "\t" not in item.prompt

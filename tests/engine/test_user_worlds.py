@@ -45,14 +45,14 @@ def test_the_stream_is_what_its_config_says() -> None:
 
 def test_an_evaluation_asks_every_user_what_nobody_met() -> None:
     plan = config(noise=0.5, fickle=2)
-    drawn = draw_shifts(mixture(plan), ["habitats"], 5)
+    drawn = draw_shifts(mixture(plan), ["users"], 5)
     assert Counter(item.user for item in drawn) == dict.fromkeys(world_of(plan).names, 5)
     assert len({item.id for item in drawn}) == len(drawn)
     for item in drawn:
         assert item.verifier(item.answer) == 1  # without noise
         key = tasks.build(item.family).split_key(item.question)
         assert split_of(item.family, key) == "holdout"
-    assert draw_shifts(mixture(toy_config()), ["habitats"], 5) == []
+    assert draw_shifts(mixture(toy_config()), ["users"], 5) == []
 
 
 def test_an_evaluation_judges_as_users_do_in_the_last_generation_that_was_lived(
@@ -70,9 +70,9 @@ def test_an_evaluation_judges_as_users_do_in_the_last_generation_that_was_lived(
         return [(item.user, item.prompt, item.answer) for item in items]
 
     for run, generation in ((before, 2), (after, 3)):
-        asked = run.items(4, ("habitats",))
+        asked = run.items(4, ("users",))
         assert wanted(asked) == wanted(world.drawn(4, 0, "holdout", generation))
-    first, last = (run.items(4, ("habitats",)) for run in (before, after))
+    first, last = (run.items(4, ("users",)) for run in (before, after))
     assert [item.prompt for item in first] == [item.prompt for item in last]
     changed = {
         one.user for one, other in zip(first, last, strict=True) if one.answer != other.answer

@@ -21,7 +21,7 @@ from symbiont_ecology.tasks.users import SyntheticUsers
 from towns import GENERATIONS, acceptance, asked, config, lived, world_of
 from toy import Crash, ToyHost, toy_prices
 
-CONTROLS = ("single", "per_habitat", "told", "nearest", "neutral")
+CONTROLS = ("single", "per_user", "told", "nearest", "neutral")
 
 
 @pytest.fixture(scope="module")

@@ -189,7 +189,7 @@ def test_a_run_with_bases_goes_on_with_the_same_bytes(
 
 
 def test_warm_weights_outlive_those_who_began_with_them(tmp_path: Path) -> None:
-    strategy = {"kind": "per_habitat", "learning_rate": 0.1, **WARM}
+    strategy = {"kind": "per_user", "learning_rate": 0.1, **WARM}
     whole = toy_config(seed=3, generations=8, strategy=strategy, checkpoint_every=1)
     late = UsersConfig(count=6, kinds=3, questions=4, arrivals=7)
     tasks = whole.tasks.model_copy(update={"users": late})

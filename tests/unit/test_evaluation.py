@@ -106,7 +106,7 @@ def test_an_accuracy_lies_within_its_interval(verdicts: list[float]) -> None:
     interval = evaluation.accuracy()
     assert interval.estimate == pytest.approx(sum(verdicts) / len(verdicts))
     assert 0 <= interval.low <= interval.estimate <= interval.high <= 1
-    assert evaluation.by_family() == {"geo.capitals": interval}
+    assert evaluation.families["geo.capitals"].accuracy() == interval
     assert evaluation.flops == 10 * len(verdicts)
     assert json.loads(json.dumps(evaluation.record()))["questions"] == len(verdicts)
 
@@ -115,6 +115,8 @@ def test_a_difference_needs_the_same_questions() -> None:
     assert difference(graded([1.0] * 40), graded([0.0] * 40)).low > 0.8
     same = difference(graded([1.0, 0.0] * 20), graded([1.0, 0.0] * 20))
     assert (same.estimate, same.p, same.test) == (0, 1, "McNemar")
+    changed = difference(graded([1.0] * 5 + [0.0] * 15), graded([0.0] * 5 + [1.0] * 2 + [0.0] * 13))
+    assert (changed.won, changed.lost) == (5, 2)
     assert same.low == -same.high
     with pytest.raises(ValueError, match="same questions"):
         difference(graded([1.0, 0.0]), graded([1.0]))

@@ -11,10 +11,14 @@ from foragers import answered, fed, organelle, state_of
 from lines import jsonl
 from symbiont_ecology.base.errors import EcologyWarning
 from symbiont_ecology.base.event_log import read_events
+from symbiont_ecology.base.registry import Registry
 from symbiont_ecology.base.transcripts import read_transcripts
 from symbiont_ecology.ecology.checkpoint_header import with_header
 from symbiont_ecology.ecology.state import load_state, save_state
+from symbiont_ecology.ecology.strategies import strategies
 from symbiont_ecology.ecology.users import SketchSpace
+from symbiont_ecology.evaluate.routings import routings
+from symbiont_ecology.evaluate.shifts import shifts
 from symbiont_ecology.extensions.methods.speciation import NOTE, PromptRange, range_of
 from symbiont_ecology.run.config import load_config
 from symbiont_ecology.tasks.logs import LogTasks
@@ -66,6 +70,23 @@ def test_what_earlier_files_call_habitats_are_users(tmp_path: Path) -> None:
         (tmp_path / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert [event.user for event in read_events(tmp_path / "events.jsonl")] == ["ann"]
     assert [one.user for one in read_transcripts(tmp_path / "transcripts.jsonl")] == ["ann"]
+
+
+@pytest.mark.filterwarnings("ignore::symbiont_ecology.base.errors.EcologyWarning")
+@pytest.mark.parametrize(
+    ("parts", "former", "present"),
+    [
+        (routings, "habitat", "user"),
+        (shifts, "habitats", "users"),
+        (strategies, "per_habitat", "per_user"),
+    ],
+)
+def test_earlier_names_of_parts_are_read(
+    parts: Registry[object], former: str, present: str
+) -> None:
+    assert parts.present_name(former) == present
+    assert type(parts.build(former)) is parts[present]
+    assert former not in parts.names()
 
 
 def test_earlier_names_of_keys_and_columns_are_read_with_a_warning(tmp_path: Path) -> None:

@@ -157,7 +157,7 @@ def test_a_line_names_itself_or_is_named_by_its_place(
 # Shifts.
 
 
-@pytest.mark.parametrize("shift", [name for name in shifts.names() if name != "habitats"])
+@pytest.mark.parametrize("shift", [name for name in shifts.names() if name != "users"])
 def test_every_shift_draws_holdout_questions_that_gold_answers(
     shift: str, candidates: LoadedRun
 ) -> None:

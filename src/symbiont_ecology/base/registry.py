@@ -118,7 +118,7 @@ class Registry(Generic[T]):
 
         return add
 
-    def function(self, name: str) -> Callable[[F], F]:
+    def function(self, name: str, *former_names: str) -> Callable[[F], F]:
         """Return a decorator that adds a plain function, which then is an entry without knobs."""
 
         def add(function: F) -> F:
@@ -128,7 +128,7 @@ class Registry(Generic[T]):
                 "__module__": function.__module__,
             }
             entry = type(function.__name__, (), namespace)
-            self.register(name)(dataclass(frozen=True)(entry))
+            self.register(name, *former_names)(dataclass(frozen=True)(entry))
             return function
 
         return add

@@ -82,27 +82,23 @@ def percent(interval: Interval) -> str:
 
 
 def points(difference: EvaluationDifference) -> str:
-    """Return a difference of shares in points: ``+1.2 points [-0.3, +2.7], McNemar p = 0.2``."""
+    """Return a difference of shares in points: ``+1.2 points [-0.3, +2.7], McNemar p = 0.2, 9 won,
+    4 lost``."""
     interval = f"[{100 * difference.low:+.1f}, {100 * difference.high:+.1f}]"
     test = f"{difference.test} p = {difference.p:.2g}"
-    return f"{100 * difference.estimate:+.1f} points {interval}, {test}"
+    changed = f"{difference.won} won, {difference.lost} lost"
+    return f"{100 * difference.estimate:+.1f} points {interval}, {test}, {changed}"
 
 
 def accuracy_table(evaluations: Mapping[str, Evaluation], title: str | None = None) -> Table:
     """Return accuracy by family, one column per evaluation of the same items."""
     rows = table("family", *evaluations, title=title)
-    shares = [evaluation.by_family() for evaluation in evaluations.values()]
-    for family in shares[0]:
-        rows.add_row(escape(family), *(percent(by_family[family]) for by_family in shares))
+    parts = [evaluation.families for evaluation in evaluations.values()]
+    for family in parts[0]:
+        rows.add_row(escape(family), *(percent(part[family].accuracy()) for part in parts))
     totals = (percent(evaluation.accuracy()) for evaluation in evaluations.values())
     rows.add_row("all", *totals, style="bold")
     return rows
-
-
-def tell_evaluation(evaluation: Evaluation) -> None:
-    """Print a table of accuracies and one line on who answered."""
-    print_table(accuracy_table({"right, with 95 % interval": evaluation}))
-    tell_answerers(evaluation)
 
 
 def tell_answerers(evaluation: Evaluation) -> None:

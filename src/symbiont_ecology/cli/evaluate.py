@@ -5,17 +5,16 @@ from __future__ import annotations
 import sys
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
 
-from symbiont_ecology.base.errors import AdapterError, ConfigError
+from symbiont_ecology.base.errors import AdapterError, ConfigError, RunError
+from symbiont_ecology.base.registry import did_you_mean
 from symbiont_ecology.cli import console, options
 from symbiont_ecology.cli.options import argument, option
 
 if TYPE_CHECKING:
-    from symbiont_ecology.evaluate.adapter_comparison import AdapterComparison
     from symbiont_ecology.evaluate.evaluation_log import EvaluationSpec
     from symbiont_ecology.evaluate.measure import Record, SystemComparison
 
@@ -36,17 +35,21 @@ def evaluate(
     """Ask holdout questions of a run, which is not changed but for new lines of its
     evaluations.jsonl; or of any adapter and its bare host."""
     from symbiont_ecology.evaluate.evaluation_log import EvaluationSpec
+    from symbiont_ecology.evaluate.routings import routings
 
     if (folder is None) == (adapter is None):
         raise ConfigError("evaluate: expected either a run folder or --adapter FOLDER")
-    needs, drawn = {"max_samples": "holdout", "style": "adapter"}, ("shift", "per_cell")
-    options.check_together(context, needs, {"adapter": (*drawn, "routing"), "holdout": drawn})
+    if adapter is not None:
+        options.refuse_beside(context, "--adapter", "--shift", "--per-cell", "--routing")
+    elif style is not None:
+        raise ConfigError("evaluate --style: expected --adapter beside it")
+    options.check_drawn(context, holdout, max_samples)
     spec = EvaluationSpec(
         holdout=holdout,
         most_asked=max_samples,
         shifts=tuple(shift),
         per_cell=per_cell,
-        routing=options.typed_spec(routing, "--routing"),
+        routing=routings.present_name(routing),
     )
     with console.report(json_file) as write_json:
         if folder is not None:
@@ -60,23 +63,22 @@ def _evaluate_run(folder: Path, spec: EvaluationSpec, host: str | None) -> Recor
 
     A wrong word or file costs no time: no host is loaded before all is known to fit.
     """
-    from symbiont_ecology.base.registry import kind_of
     from symbiont_ecology.evaluate.evaluation_log import log_evaluation
     from symbiont_ecology.evaluate.measure import LoadedRun, SystemComparison
     from symbiont_ecology.evaluate.routings import routings
 
     run = LoadedRun.of_run(folder)
-    items, main = spec.items(run), kind_of(spec.routing)
+    items = spec.items(run)
     routings.build(spec.routing)
-    ways = {"host": "host", "single": "single", main: spec.routing}
     model = console.open_run(folder, host).host
     with console.asking() as progress:
         systems = {
-            name: run.evaluate(items, model, way, progress=progress) for name, way in ways.items()
+            name: run.evaluate(items, model, name, progress=progress)
+            for name in dict.fromkeys(("host", "single", spec.routing))
         }
     for name, evaluation in systems.items():
-        log_evaluation(evaluation, run, spec.model_copy(update={"routing": ways[name]}))
-    comparison = SystemComparison(systems, main, run.pool.state.spent.flops)
+        log_evaluation(evaluation, run, spec.model_copy(update={"routing": name}))
+    comparison = SystemComparison(systems, spec.routing)
     tell_systems(comparison)
     return comparison.record()
 
@@ -92,23 +94,34 @@ def tell_systems(comparison: SystemComparison) -> None:
 def _evaluate_adapter(adapter: Path, spec: EvaluationSpec, host: str, style: str | None) -> Record:
     """Ask an adapter, and its bare host. All files are checked before the host is loaded."""
     from symbiont_ecology.adapters.peft_files import stated_rank
-    from symbiont_ecology.evaluate.adapter_comparison import compare_with_host
+    from symbiont_ecology.base.config_layers import parse_override
     from symbiont_ecology.evaluate.items import in_style, read_items, some_of
+    from symbiont_ecology.evaluate.measure import SystemComparison, evaluate_adapter
     from symbiont_ecology.model.kernel import HostKernel
     from symbiont_ecology.tasks.synthetic.styles import prompt_styles
 
     if spec.holdout is None:
         raise ConfigError("evaluate --adapter: expected --holdout FILE, a JSONL file of questions")
     items = some_of(read_items(spec.holdout), spec.most_asked)
-    built = None if style is None else prompt_styles.build(options.typed_spec(style))
-    items, stops = (in_style(items, built), built.stops) if built else (items, ())
+    is_chat, stops = False, tuple[str, ...]()
+    if style is not None:
+        spec_of_style: Any = parse_override(f"style={style}")["style"]
+        built = prompt_styles.build(spec_of_style)
+        items = in_style(items, built)
+        is_chat, stops = built.is_chat, built.stops
     _check_fit(adapter, host)
-    is_chat, rank = built is not None and built.is_chat, stated_rank(adapter)
+    rank = stated_rank(adapter)
     kernel = HostKernel.from_pretrained(host, slots=1, rank=rank, is_chat=is_chat)
     with console.asking() as progress:
-        pair = compare_with_host(adapter, items, kernel, progress=progress, stops=stops)
-    _tell_pair(pair)
-    return pair.record()
+        evaluations = [
+            evaluate_adapter(
+                adapter, items, kernel, is_bare=is_bare, progress=progress, stops=stops
+            )
+            for is_bare in (True, False)
+        ]
+    comparison = SystemComparison({one.routing: one for one in evaluations}, "adapter")
+    tell_systems(comparison)
+    return comparison.record()
 
 
 def _check_fit(adapter: Path, host: str) -> None:
@@ -132,19 +145,6 @@ def _check_fit(adapter: Path, host: str) -> None:
             )
 
 
-def _tell_pair(pair: AdapterComparison) -> None:
-    """Print accuracy by family, and what changed."""
-    rows = console.table("right, with 95 % interval", "questions", "host", "adapter", "+", "−")
-    for name, part in {**pair.categories, "all": pair}.items():
-        shares = (console.percent(side.accuracy()) for side in (part.host, part.adapter))
-        gained, lost, *_ = map(str, part.counts.values())
-        rows.add_row(escape(name), str(len(part.changes)), *shares, gained, lost)
-    console.print_table(rows)
-    print(f"adapter - host: {console.points(pair.difference)}")
-    print(", ".join(f"{change} {count}" for change, count in pair.counts.items()))
-    print("next: --json FILE writes all replies")
-
-
 def infer(
     folder: options.RunFolder,
     prompt: Annotated[str, argument("A question, such as 'math.add: 47+8'; - reads stdin.")],
@@ -158,17 +158,24 @@ def infer(
     A run that learned from a log needs --user.
     """
     from symbiont_ecology.ecology import HOST
-    from symbiont_ecology.evaluate.routings import check_user, prompt_routing
+    from symbiont_ecology.evaluate.routings import prompt_routing, routings
     from symbiont_ecology.tasks.tables import check_whole
 
-    way = options.typed_spec(routing, "--routing")
+    way = routings.present_name(routing)
     prompt_routing(way)  # before the host: a wrong word costs no time
     if user is not None:
-        if way not in ("learned", "habitat"):
+        if way not in ("learned", "user"):
             raise ConfigError(f"--routing: expected none beside --user, got {routing!r}")
-        way = "habitat"
+        way = "user"
     run = console.open_run(folder, host)
-    check_user(run.config, run.state.users, user, str(folder), "--user")
+    users = run.state.users
+    if user is None and run.config.learns_from_log:
+        raise ConfigError(f"infer: {folder} learned from a log: expected who asks, --user ID")
+    if user is not None and user not in users:
+        hint = did_you_mean(user, users)
+        raise RunError(
+            f"{folder} knows no user {user!r};{hint} it has {len(users)}: {', '.join(users):.80}"
+        )
     text = sys.stdin.read() if prompt == "-" else prompt
     check_whole([text], "infer")
     rollout = run.ask(text, way, max_new_tokens, user or "")

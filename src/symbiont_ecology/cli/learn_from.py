@@ -146,18 +146,17 @@ def _report(run: Run, row_count: int, users: Sequence[str]) -> None:
 
     target, loaded, pool = run.folder / EXPORT, run.loaded, run.loaded.pool
     export_run(run, target)
-    held_out = loaded.items(ALL_OF_A_USER, ("habitats",))
+    held_out = loaded.items(ALL_OF_A_USER, ("users",))
     items = some_of([i for i in held_out if pool.server(i.user) != HOST], MAX_ASKED)
-    servers = [pool.server(item.user) for item in items]
-    columns: dict[str, list[float]] = {}
+    columns = dict[str, list[float]]()
     with console.asking() as progress:
-        for suffix, routing in (("", "habitat"), ("_by_host", "host")):
-            names = servers if routing == "habitat" else [HOST] * len(items)
+        for routing, suffix in {"user": "", "host": "_by_host"}.items():
             written = loaded.evaluate(items, run.host, routing, progress=progress)
-            questions = [Question(i.to_read, name) for i, name in zip(items, names, strict=True)]
-            read, _ = roll_out(questions, run.host, pool.adapter, Decoding())
+            questions = [Question(one.item.to_read, one.organelle_id) for one in written.rollouts]
+            read, _ = roll_out(questions, run.host, pool.weights.__getitem__, Decoding())
             columns[f"written{suffix}"] = written.verdicts
             columns[f"nats_per_token{suffix}"] = [rollout.confidence for rollout in read]
+    servers = [pool.server(item.user) for item in items]
     frame = pd.DataFrame(columns, index=servers)
     means = frame.groupby(level=0).mean()
     means.loc["all"] = frame.mean()

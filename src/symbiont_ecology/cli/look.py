@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.metadata
 import platform
 import shutil
+from itertools import groupby
 from statistics import fmean
 from typing import Annotated
 
@@ -27,14 +28,11 @@ MAX_CHARS = 32
 def look(
     config: Annotated[str, argument("A preset or a YAML file.", default="steady")] = "steady",
     overrides: options.Overrides = None,
-    host: options.HostOption = None,
-    style: Annotated[str | None, option("Style of prompts.", default="the config's")] = None,
     per_cell: Annotated[int, option("Questions of every cell.", least=1)] = 8,
     samples: Annotated[int, option("Answers that are drawn to each question.", least=1)] = 4,
-    json_file: options.JsonOption = None,
 ) -> None:
     """Ask the bare host train questions before a run starts, and show how much is right in each
-    cell."""
+    cell. host.model=MODEL asks another host, tasks.style=STYLE in another way."""
     from symbiont_ecology.adapters import AdapterWeights
     from symbiont_ecology.base.rng import Draw
     from symbiont_ecology.base.transcripts import plain
@@ -46,33 +44,29 @@ def look(
     from symbiont_ecology.run.build import host_source, mixture
     from symbiont_ecology.tasks.synthetic.styles import prompt_styles
 
-    changes = [*(overrides or ()), *([f"host.model={host}"] if host else [])]
-    resolved = checked_config(config, changes + ([f"tasks.style={style}"] if style else []))
+    resolved = checked_config(config, overrides)
     items, draw = draw_items(mixture(resolved), per_cell, resolved.seed, "train"), Draw(0)
     decoding = Decoding(1.0, stop=prompt_styles.build(resolved.tasks.style).stops)
-    with console.report(json_file) as write_json:
-        console.tell_loading(quiet=False)
-        kernel, adapters = host_source(resolved).load(), dict[str, AdapterWeights]()
-        cells = dict[str, float]()
-        rows = console.table("cell", "right", "a question", "a reply")
-        with console.asking() as progress:
-            for cell in dict.fromkeys(cell_name(item.cell) for item in items):
-                questions = [
-                    Question(item, HOST, draw("look", item.id, sample))
-                    for item in items
-                    for sample in range(samples)
-                    if cell_name(item.cell) == cell
-                ]
-                rollouts, _ = roll_out(questions, kernel, adapters.__getitem__, decoding)
-                progress(len(questions))
-                cells[cell] = fmean(rollout.is_right for rollout in rollouts)
-                texts = last_turn(questions[0].item.prompt), rollouts[0].text
-                shown = (escape(plain(text, MAX_CHARS)) for text in texts)
-                rows.add_row(escape(cell), f"{cells[cell]:.0%}", *shown)
-        console.print_table(rows)
-        if not any(cells.values()):
-            print("nothing was right: try another --style, or learning_rule=supervised")
-        write_json({"schema": 3, "host": resolved.host.model, "right": cells})
+    console.tell_loading(quiet=False)
+    kernel, nobody = host_source(resolved).load(), dict[str, AdapterWeights]()
+    rows, is_any_right = console.table("cell", "right", "a question", "a reply"), False
+    with console.asking() as progress:
+        for cell, group in groupby(items, key=lambda item: cell_name(item.cell)):
+            questions = [
+                Question(item, HOST, draw("look", item.id, sample))
+                for item in group
+                for sample in range(samples)
+            ]
+            rollouts, _ = roll_out(questions, kernel, nobody.__getitem__, decoding)
+            progress(len(questions))
+            share = fmean(rollout.is_right for rollout in rollouts)
+            is_any_right |= share > 0
+            texts = last_turn(questions[0].item.prompt), rollouts[0].text
+            shown = (escape(plain(text, MAX_CHARS)) for text in texts)
+            rows.add_row(escape(cell), f"{share:.0%}", *shown)
+    console.print_table(rows)
+    if not is_any_right:
+        print("nothing was right: try another tasks.style, or learning_rule=supervised")
 
 
 def doctor(

@@ -1,6 +1,5 @@
 """Options and arguments that several commands have, each declared once with its help."""
 
-from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -52,38 +51,26 @@ Quiet = Annotated[bool, option("Show nothing while it runs.", "--quiet", "-q")]
 OutOption = Annotated[Path | None, option("Folder of the run.", default="artifacts/<config>-<n>")]
 
 
-def typed_spec(text: str, name: str = "--style") -> str | dict[str, object]:
-    """Return a component as it is typed behind an option: a name, or ``{kind: name, …}``.
+def refuse_beside(context: typer.Context, flag: str, *others: str) -> None:
+    """Refuse options that have no meaning beside a flag that was typed.
 
     Raises:
-        ConfigError: it is something else.
+        ConfigError: one of them was typed, too.
     """
-    from symbiont_ecology.base.config_layers import parse_override
+    for param in context.command.params:
+        source = context.get_parameter_source(str(param.name))
+        if param.opts[0] in others and source and source.name == "COMMANDLINE":
+            raise ConfigError(
+                f"{context.command.name} {flag}: expected no {param.opts[0]} beside it"
+            )
 
-    spec = parse_override(f"spec={text}")["spec"]
-    if not isinstance(spec, str | dict):
-        raise ConfigError(f"{name}: expected a name or {{kind: …}}, got {text!r:.60}")
-    return spec
 
-
-def check_together(
-    context: typer.Context, needs: Mapping[str, str], refuses: Mapping[str, Collection[str]]
-) -> None:
-    """Refuse options that were typed without the one that they need, or beside one that leaves them
-    without meaning.
-
-    Raises:
-        ConfigError: there is such an option.
-    """
-    flags = {str(param.name): param.opts[0] for param in context.command.params}
-    sources = {name: context.get_parameter_source(name) for name in flags}
-    typed = {name for name, source in sources.items() if source and source.name == "COMMANDLINE"}
-    pairs = [(name, other, True) for name, other in needs.items()]
-    pairs += [(name, other, False) for name, others in refuses.items() for other in others]
-    for name, other, is_needed in pairs:
-        if name in typed and (other in typed) is not is_needed:
-            wanted = f"{'' if is_needed else 'no '}{flags[other]}"
-            raise ConfigError(f"{context.command.name} {flags[name]}: expected {wanted} beside it")
+def check_drawn(context: typer.Context, holdout: Path | None, max_samples: int | None) -> None:
+    """Refuse options of questions that are drawn beside a file of questions, and the other way."""
+    if holdout is not None:
+        refuse_beside(context, "--holdout", "--shift", "--per-cell")
+    elif max_samples is not None:
+        raise ConfigError(f"{context.command.name} --max-samples: expected --holdout beside it")
 
 
 def split_words(words: list[str] | None) -> tuple[list[str], list[str]]:

@@ -120,7 +120,7 @@ def finish(lived: Run, quiet: bool) -> None:
     state, loop, command = lived.state, lived.config.run, console.command_line
     longer = [f"run.generations={2 * max(loop.generations, 1)}"]
     longer += [f"run.{key}={2 * getattr(loop, key):.3g}" for key in lived.config.train_budgets]
-    asked = ["--shift", "habitats", "--routing", "habitat"] if state.users else []
+    asked = ["--shift", "users", "--routing", "user"] if state.users else []
     if not quiet:
         print(
             f"complete: {state.generation} generations, {state.spent.flops:.3g} FLOPs, "
@@ -130,7 +130,8 @@ def finish(lived: Run, quiet: bool) -> None:
             f"          {command('resume', lived.folder, *longer)}"
         )
     if (evaluation := lived.evaluate_final_holdout()) is not None:
-        console.tell_evaluation(evaluation)
+        console.print_table(console.accuracy_table({"right, with 95 % interval": evaluation}))
+        console.tell_answerers(evaluation)
 
 
 def checked_config(name: str, overrides: list[str] | None) -> RunConfig:

@@ -33,7 +33,7 @@ class EvaluationSpec(BaseModel):
     most_asked: int | None = None
     shifts: tuple[str, ...] = ("in-distribution",)
     per_cell: int = 20
-    routing: str | dict[str, Any] = "learned"
+    routing: str = "learned"
 
     def items(self, run: LoadedRun) -> list[Item]:
         """Return what is asked.
@@ -78,10 +78,8 @@ def logged(folder: Path) -> Iterator[LoggedEvaluation]:
             raise RunError(f"{path} line {number}: {fault}: remove the line") from error
 
 
-def log_evaluation(
-    evaluation: Evaluation, run: LoadedRun, spec: EvaluationSpec, **more: int
-) -> None:
-    """Add an evaluation to the log of a run. ``more`` are further keys of its line.
+def log_evaluation(evaluation: Evaluation, run: LoadedRun, spec: EvaluationSpec) -> None:
+    """Add an evaluation to the log of a run.
 
     A line that is there is not added again: who is killed and types a command again makes the same
     evaluations. Where the folder cannot be written, a warning says so.
@@ -98,6 +96,6 @@ def log_evaluation(
         )
         return
     asked = spec.model_dump(mode="json")
-    line = json.loads(json.dumps({**evaluation.summary(), **more, "asked": asked}))
+    line = json.loads(json.dumps({**evaluation.summary(), "asked": asked}))
     if all(row != line for _, row in read_lines(folder / EVALUATIONS_FILE)):
         append_line(folder / EVALUATIONS_FILE, line)

@@ -6,8 +6,9 @@ that end it, and on nothing else. So another routing of the same items costs onl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from symbiont_ecology.adapters import AdapterWeights
 from symbiont_ecology.base.types import Decoding, Item, OrganelleId
@@ -21,8 +22,9 @@ ITEMS_PER_STEP = 512
 
 Progress = Callable[[int], None]
 """Called with the number of items that were just answered."""
-Answers = dict[tuple[OrganelleId, str, int], Rollout]
-"""Rollouts by who answered, the prompt, and the limit of new tokens."""
+AnswerKey = tuple[OrganelleId, str, int]
+"""An organelle, the prompt, and the limit of new tokens."""
+Answers = dict[AnswerKey, Rollout]
 
 
 def no_progress(count: int) -> None:
@@ -35,7 +37,7 @@ class Evaluator:
     are texts that end an answer."""
 
     host: Host
-    adapter: Callable[[OrganelleId], AdapterWeights]
+    adapters: Mapping[OrganelleId, AdapterWeights]
     progress: Progress = no_progress
     stops: tuple[str, ...] = ()
     answered: Answers = field(default_factory=dict, repr=False)
@@ -43,24 +45,24 @@ class Evaluator:
     def ask(self, items: Sequence[Item], choices: Sequence[OrganelleId]) -> list[Rollout]:
         """Return greedy answers, judged, in the order of the items; ``choices`` says who answers
         which."""
-        pairs = list(zip(items, choices, strict=True))
-        keys = [(name, item.prompt, item.reply_limit) for item, name in pairs]
-        questions = {
-            key: Question(item, name)
-            for key, (item, name) in zip(keys, pairs, strict=True)
-            if key not in self.answered
-        }
-        self.progress(len(keys) - len(questions))
-        unknown = list(questions)
-        for start in range(0, len(unknown), ITEMS_PER_STEP):
-            part = unknown[start : start + ITEMS_PER_STEP]
-            asked, greedy = [questions[key] for key in part], Decoding(stop=self.stops)
-            rollouts, _ = roll_out(asked, self.host, self.adapter, greedy)
-            self.answered.update(zip(part, rollouts, strict=True))
-            self.progress(len(part))
-        rollouts = [self.answered[key] for key in keys]
+        questions = [Question(item, name) for item, name in zip(items, choices, strict=True)]
+        unknown = {_key(one): one for one in questions if _key(one) not in self.answered}
+        self.progress(len(questions) - len(unknown))
+        waiting = iter(unknown.values())
+        while asked := list(islice(waiting, ITEMS_PER_STEP)):
+            greedy = Decoding(stop=self.stops)
+            rollouts, _ = roll_out(asked, self.host, self.adapters.__getitem__, greedy)
+            for question, rollout in zip(asked, rollouts, strict=True):
+                self.answered[_key(question)] = rollout
+            self.progress(len(asked))
+        rollouts = [self.answered[_key(question)] for question in questions]
         judgements = judge((item, one.text) for item, one in zip(items, rollouts, strict=True))
         return [
             replace(one, item=item, verdict=mark.verdict, reward=mark.verdict, fault=mark.fault)
             for item, one, mark in zip(items, rollouts, judgements, strict=True)
         ]
+
+
+def _key(question: Question) -> AnswerKey:
+    item = question.item
+    return question.organelle_id, item.prompt, item.reply_limit

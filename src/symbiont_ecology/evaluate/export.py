@@ -20,7 +20,6 @@ from symbiont_ecology.base.types import OrganelleId
 from symbiont_ecology.ecology import HOST, EcologyState
 from symbiont_ecology.ecology.users import User
 from symbiont_ecology.evaluate.pool import elite_id
-from symbiont_ecology.run.config import RunConfig
 from symbiont_ecology.run.provenance import check_host
 from symbiont_ecology.run.run import LivingOrganelle, Run
 from symbiont_ecology.tasks.synthetic.styles import prompt_styles
@@ -34,10 +33,12 @@ class Reader(Protocol):
     """Program that loads exported adapters. One that ``is_portable`` wants them in the form that
     servers read, too."""
 
-    is_portable: ClassVar[bool]
+    is_portable: ClassVar[bool] = False
 
     def advice(self, run: Run, target: Path, names: Sequence[OrganelleId]) -> list[str]:
-        """Return lines that say how to load the adapters of these folders."""
+        """Return lines that say how to load the adapters of these folders, if there is more to say
+        than how to evaluate one."""
+        return []
 
 
 readers: Registry[Reader] = Registry("reader", __name__)
@@ -45,13 +46,8 @@ readers: Registry[Reader] = Registry("reader", __name__)
 
 @readers.register("peft")
 @dataclass(frozen=True)
-class Peft:
+class Peft(Reader):
     """PEFT, and all that reads its folders."""
-
-    is_portable: ClassVar[bool] = False
-
-    def advice(self, run: Run, target: Path, names: Sequence[OrganelleId]) -> list[str]:
-        return []
 
 
 def export_run(
@@ -81,13 +77,15 @@ def export_run(
     facts |= {name: {"holds in the archive": cells} for name, cells in homes.items()}
     make_folder(target)
     for name, said in facts.items():
-        weights = living[name].weights if name in living else run.loaded.pool.weights[name]
-        card = _card(run, name, {**said, "asked": [asked_how(run.config, weights.phrase)]}, scale)
-        weights = weights if scale == 1 else weights.times(scale)
+        weights = run.loaded.pool.weights[name].times(scale)
+        card = _card(run, name, {**said, "asked": [_asked_how(run, weights.phrase)]}, scale)
         if is_portable:
-            base, modules = kernel.name_or_path, kernel.modules
             write_portable(
-                target / name, weights, modules=modules, base_model=base, model_card=card
+                target / name,
+                weights,
+                modules=kernel.modules,
+                base_model=kernel.name_or_path,
+                model_card=card,
             )
         else:
             kernel.place(0, weights)
@@ -112,14 +110,14 @@ def export_run(
     return [*sorted(living, key=lambda name: name != best), *homes]
 
 
-def asked_how(config: RunConfig, phrase: str = "") -> str:
+def _asked_how(run: Run, phrase: str) -> str:
     """Return in words the form in which a run asks its questions, which is the form to ask its
     adapters in; and the phrase of one of them."""
-    style = prompt_styles.build(config.tasks.style)
+    style = prompt_styles.build(run.config.tasks.style)
     template = ", through the model's chat template" if style.is_chat else ""
     ends = f", an answer ends at {' or '.join(map(repr, style.stops))}" if style.stops else ""
     behind = f", behind {phrase!r}" if phrase else ""
-    return f"in the style {config.tasks.style}{template}{behind}{ends}"
+    return f"in the style {run.config.tasks.style}{template}{behind}{ends}"
 
 
 def _write_json(path: Path, data: object) -> None:

@@ -69,7 +69,8 @@ def read_items(path: Path) -> list[Item]:
 
 def _parse(row: Mapping[str, Any], where: str) -> Item:
     check_columns(row, ["family", "depth"], where, "add it")
-    family, _ = (text_in(row, key, where) for key in ("family", "depth"))
+    family = text_in(row, "family", where)
+    text_in(row, "depth", where)  # a line of data may have none
     line = line_of(row, "prompt", "target", where)
     identity = row.get("task_id")
     name = where if identity is None else str(identity)
@@ -87,8 +88,16 @@ def _parse(row: Mapping[str, Any], where: str) -> Item:
     except ConfigError as error:
         raise DataError(f"{where}: grade: {error}") from error
     verifier = ReferenceVerifier(grader, line.answers)
-    words = (line.depth, line.prompt, line.prompt)
-    item = Item(name, family, *words, limit, verifier, answer=line.answers[0])
+    item = Item(
+        id=name,
+        family=family,
+        depth=line.depth,
+        question=line.prompt,
+        prompt=line.prompt,
+        reply_limit=limit,
+        verifier=verifier,
+        answer=line.answers[0],
+    )
     check_gradable([(where, item)])
     return item
 
@@ -121,11 +130,11 @@ def _own_item(row: Mapping[str, Any], line: DataLine, where: str) -> Item | None
     return item
 
 
-def some_of(items: Sequence[Item], max_count: int | None, seed: int = 0) -> list[Item]:
+def some_of(items: Sequence[Item], max_count: int | None) -> list[Item]:
     """Return at most so many of the items, by draw, in their order; all of them for None."""
     if max_count is None or len(items) <= max_count:
         return list(items)
-    indices = Draw(seed)("some of").permutation(len(items))[:max_count]
+    indices = Draw(0)("some of").permutation(len(items))[:max_count]
     return [items[index] for index in sorted(indices)]
 
 
@@ -144,9 +153,9 @@ def in_style(items: Sequence[Item], style: PromptStyle) -> list[Item]:
         return [mixture.as_asked(item) for item in items]
     if isinstance(style, FewShot):
         raise ConfigError("style few_shot: no family here has examples: choose natural or terse")
-    before, end = () if style.system is None else (style.system,), style.line_end
-    words = (item.prompt.removesuffix(end) + end for item in items)
-    return [
-        replace(item, prompt=in_turns(*before, prompt))
-        for item, prompt in zip(items, words, strict=True)
-    ]
+    return [replace(item, prompt=_styled(item.prompt, style)) for item in items]
+
+
+def _styled(prompt: str, style: PromptStyle) -> str:
+    prompt = prompt.removesuffix(style.line_end) + style.line_end
+    return prompt if style.system is None else in_turns(style.system, prompt)

@@ -20,6 +20,7 @@ from symbiont_ecology.evaluate.evaluator import Answers, Evaluator, Progress, no
 from symbiont_ecology.evaluate.pool import AdapterPool
 from symbiont_ecology.evaluate.routings import Routing, Spec, routings
 from symbiont_ecology.evaluate.shifts import draw_shifts
+from symbiont_ecology.evaluate.shifts import shifts as registered_shifts
 from symbiont_ecology.run.budget import budget_phase, milestones
 from symbiont_ecology.run.build import mixture
 from symbiont_ecology.run.config import RunConfig
@@ -30,7 +31,7 @@ from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.tasks.synthetic.styles import prompt_styles
 from symbiont_ecology.tasks.users import shown_prompt
 
-EVALUATION_SCHEMA = 3
+EVALUATION_SCHEMA = 4
 """Of the JSON that an evaluation leaves; raise it when a key goes or changes its meaning."""
 Record = dict[str, object]
 """Plain values for JSON."""
@@ -84,26 +85,17 @@ class Evaluation:
         subjects = len({item.subject for item in self.items})
         return wilson(sum(self.verdicts) * subjects / max(len(self.rollouts), 1), subjects)
 
-    def part(self, places: Sequence[int]) -> Evaluation:
-        """Return the evaluation of some of the items alone."""
-        rollouts = tuple(self.rollouts[place] for place in places)
-        return replace(self, rollouts=rollouts)
-
     def by(self, name_of: Callable[[Item], str]) -> dict[str, Evaluation]:
         """Return the evaluation of each group of items, in order of first appearance."""
-        groups = defaultdict[str, list[int]](list)
-        for place, item in enumerate(self.items):
-            groups[name_of(item)].append(place)
-        return {name: self.part(places) for name, places in groups.items()}
+        groups = defaultdict[str, list[Rollout]](list)
+        for rollout in self.rollouts:
+            groups[name_of(rollout.item)].append(rollout)
+        return {name: replace(self, rollouts=tuple(group)) for name, group in groups.items()}
 
     @property
     def families(self) -> dict[str, Evaluation]:
         """The evaluation of each family that occurs."""
         return self.by(lambda item: item.family)
-
-    def by_family(self) -> dict[str, Interval]:
-        """Return the accuracy in every family that occurs."""
-        return {name: part.accuracy() for name, part in self.families.items()}
 
     def summary(self) -> Record:
         """Return everything but the single answers, as plain values under stable keys."""
@@ -118,7 +110,6 @@ class Evaluation:
             "host": self.host,
             "questions": len(self.rollouts),
             "questions_digest": self.questions_digest,
-            "verdicts_digest": self.verdicts_digest,
             "accuracy": asdict(self.accuracy()),
             "families": {
                 family: {"questions": len(part.rollouts), **asdict(part.accuracy())}
@@ -140,16 +131,6 @@ class Evaluation:
         """Equal for equal items, so that two evaluations can be compared or not."""
         text = "\n".join(f"{item.prompt}\t{item.answer}" for item in self.items)
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
-
-    @property
-    def verdicts_digest(self) -> str:
-        """Equal for equal verdicts."""
-        verdicts = self.verdicts
-        if all(verdict in (0, 1) for verdict in verdicts):
-            text = bytes(int(verdict) for verdict in verdicts)
-        else:
-            text = repr([float(verdict) for verdict in verdicts]).encode()
-        return hashlib.blake2b(text, digest_size=8).hexdigest()
 
     @property
     def choices(self) -> Counter[str]:
@@ -201,9 +182,6 @@ class LoadedRun:
             state = checkpoint.load_state(folder)
             return cls(folder, config, AdapterPool.of_run(folder, state, config, mixture(config)))
 
-    def __repr__(self) -> str:
-        return f"<{self.folder} at generation {self.pool.state.generation}: {self.pool!r}>"
-
     @property
     def last_generation(self) -> int:
         """The last one that it has lived, from 0; -1 if it was only founded."""
@@ -220,7 +198,8 @@ class LoadedRun:
         self, per_cell: int, shifts: Sequence[str] = ("in-distribution",), seed: int = 0
     ) -> list[Item]:
         """Return holdout items of the run's own task mix."""
-        return draw_shifts(self.tasks, tuple(dict.fromkeys(shifts)), per_cell, seed)
+        names = dict.fromkeys(map(registered_shifts.present_name, shifts))
+        return draw_shifts(self.tasks, tuple(names), per_cell, seed)
 
     def as_asked(self, items: Sequence[Item]) -> list[Item]:
         """Return items from elsewhere in the form of the run's own: with their line end, and behind
@@ -244,11 +223,13 @@ class LoadedRun:
         """
         name = type(routing).__name__
         if isinstance(routing, str | dict):
-            name, routing = kind_of(routing), routings.build(routing)
-        evaluator = self.evaluator(host, progress)
-        rollouts = tuple(routing(self.pool, items, evaluator.ask))
+            name, routing = routings.present_name(kind_of(routing)), routings.build(routing)
+        fingerprint = check_host(self.folder, host)
+        stops = prompt_styles.build(self.config.tasks.style).stops
+        evaluator = Evaluator(host, self.pool.weights, progress, stops, self.answered)
+        rollouts = tuple(evaluator.ask(items, routing.choose(self.pool, items)))
         generation = self.pool.state.generation
-        return Evaluation(str(self.folder), name, host.fingerprint(), rollouts, generation)
+        return Evaluation(str(self.folder), name, fingerprint, rollouts, generation)
 
     def answer(
         self,
@@ -275,16 +256,6 @@ class LoadedRun:
         alone = replace(self, answered={})  # a program may ask for years
         return alone.evaluate(self.as_asked([item]), host, routing).rollouts[0]
 
-    def evaluator(self, host: Host, progress: Progress = no_progress) -> Evaluator:
-        """Return what asks the candidates, each question once.
-
-        Raises:
-            HostError: the host is not the one that the run was founded with.
-        """
-        check_host(self.folder, host)
-        stops = prompt_styles.build(self.config.tasks.style).stops
-        return Evaluator(host, self.pool.adapter, progress, stops, self.answered)
-
 
 def evaluate_adapter(
     folder: Path,
@@ -302,17 +273,19 @@ def evaluate_adapter(
     """
     name = HOST if is_bare else "adapter"
     weights = {name: read_peft(folder, host.layout)}
-    rollouts = Evaluator(host, weights.__getitem__, progress, stops).ask(items, [name] * len(items))
+    rollouts = Evaluator(host, weights, progress, stops).ask(items, [name] * len(items))
     return Evaluation(str(folder), name, host.fingerprint(), tuple(rollouts))
 
 
 @dataclass(frozen=True)
 class EvaluationDifference(Interval):
     """Accuracy of one system minus another's, with a 95 % interval and a paired ``test``: McNemar's
-    of wins and losses, or a sign flip of the mean of their gaps."""
+    of subjects won and lost, or a sign flip of the mean of their gaps."""
 
     p: float
     test: str
+    won: int
+    lost: int
 
 
 def difference(better: Evaluation, worse: Evaluation) -> EvaluationDifference:
@@ -332,23 +305,20 @@ def difference(better: Evaluation, worse: Evaluation) -> EvaluationDifference:
         by_subject[item.subject].append(gap)
     means = [fmean(values) for values in by_subject.values()]
     interval = share_difference(gaps, len(means))
+    won, lost = sum(mean > 0 for mean in means), sum(mean < 0 for mean in means)
     if all(mean in (-1, 0, 1) for mean in means):
-        test, p = "McNemar", mcnemar(means.count(1), means.count(-1))
+        test, p = "McNemar", mcnemar(won, lost)
     else:
         test, p = "sign flip", sign_flip([mean for mean in means if mean] or [0.0])
-    return EvaluationDifference(interval.estimate, interval.low, interval.high, p, test)
+    return EvaluationDifference(**asdict(interval), p=p, test=test, won=won, lost=lost)
 
 
 @dataclass(frozen=True)
 class SystemComparison:
-    """Evaluations of the same items by name; ``main`` is the one that was asked for.
-
-    ``spent`` is what training took, in FLOPs, and choosing among candidates.
-    """
+    """Evaluations of the same items by name; ``main`` is the one that was asked for."""
 
     systems: Mapping[str, Evaluation]
     main: str
-    spent: int
 
     @cached_property
     def differences(self) -> dict[str, EvaluationDifference]:
@@ -357,20 +327,11 @@ class SystemComparison:
         rest = {name: one for name, one in self.systems.items() if name != self.main}
         return {name: difference(main, evaluation) for name, evaluation in rest.items()}
 
-    @property
-    def break_even(self) -> float | None:
-        """Right answers after which ``spent`` has paid off against the host; None is never."""
-        main, host = self.systems[self.main], self.systems["host"]
-        saved = host.flops_per_solved - main.flops_per_solved
-        return self.spent / saved if saved > 0 else None
-
     def record(self) -> Record:
-        """Return the record of the main system, all systems, how the main one differs from each,
-        and when training pays off."""
+        """Return the record of the main system, all systems, and how the main one differs from
+        each."""
         return {
             **self.systems[self.main].record(),
             "systems": {name: evaluation.summary() for name, evaluation in self.systems.items()},
             "differences": {name: asdict(gap) for name, gap in self.differences.items()},
-            "train_flops": self.spent,
-            "break_even_solved": self.break_even,
         }

@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice, product
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -82,15 +82,6 @@ class AdapterPool:
         ids = tuple(sorted(candidates))
         return cls(state, config, weights, ids, scores=scores, observations=observations)
 
-    def __repr__(self) -> str:
-        return f"<{len(self.elites)} elites, {len(self.state.population)} alive>"
-
-    @property
-    def organelles(self) -> frozenset[OrganelleId]:
-        """Organelles whose adapters are candidates: an elite is one of them at some moment."""
-        holders = {elite.organelle_id for elite in self.state.archive.elites.values()}
-        return frozenset(holders | set(self.state.population))
-
     @cached_property
     def expectation(self) -> Expectation:
         """Success that the run's router expects of the host and of each elite."""
@@ -104,15 +95,14 @@ class AdapterPool:
         one with the highest score in an exam: where exams are read, nobody has a success.
         """
         alive = self.state.population
-        record: dict[OrganelleId, float] = dict.fromkeys(sorted(alive), 0.0)
+        record = dict.fromkeys(alive, 0.0)
         for scores in self.scores.values():
-            for name, score in scores.items():
-                if name in alive:
-                    record[name] = record.get(name, 0.0) + score
-        exams = {name: o.score for name, o in alive.items() if o.score is not None}
+            for name in scores.keys() & alive:
+                record[name] += scores[name]
 
         def rank(name: OrganelleId) -> tuple[float, float]:
-            return record[name], exams.get(name, -math.inf)
+            exam = alive[name].score
+            return record[name], -math.inf if exam is None else exam
 
         return max(sorted(record.keys() & among or record), key=rank, default=HOST)
 
@@ -120,10 +110,6 @@ class AdapterPool:
         """Return the living organelle that serves a user; the host if there is none."""
         entry = self.state.users.get(user)
         return entry.server if entry and entry.server in self.state.population else HOST
-
-    def adapter(self, name: OrganelleId) -> AdapterWeights:
-        """Return the weights of a candidate."""
-        return self.weights[name]
 
 
 def elite_id(elite: Elite) -> OrganelleId:
@@ -147,22 +133,27 @@ def _observations(
     moments[HOST] = {}
     practised = _practised(acted, state.generation)
     for event in acted:
-        seen = [(HOST, 1.0)] * (event.id == HOST)
+        seen = {HOST: 1.0} if event.id == HOST else {}
+        is_forgotten = event.generation <= opened.get(event.cell, -1)
         rollouts = practised[event.cell]
         half_life = min(OBSERVATION_HALF_LIFE, MAX_HALF_LIFE_SHARE * rollouts[-1]) or math.inf
         for candidate, moment in moments[event.id].items():
             weight = 0.5 ** ((rollouts[moment] - rollouts[event.generation]) / half_life)
-            # Neither forgotten, nor long before that moment, nor after it.
-            if event.generation > opened.get(event.cell, -1) and MIN_WEIGHT <= weight <= 1:
-                seen.append((candidate, weight))
+            # Neither long before that moment, nor after it.
+            if not is_forgotten and MIN_WEIGHT <= weight <= 1:
+                seen[candidate] = weight
+        if not seen:
+            continue
         # Who only read reference answers in practice is taken to know them; who read them in a
         # probe was measured by that, and learned nothing.
         unjudged = (1.0,) if event.purpose == "practice" else ()
-        for place, identity in enumerate(event.items if seen else ()):
-            verdicts = event.verdicts[place * event.samples : (place + 1) * event.samples]
+        for place, identity in enumerate(event.items):
+            first = place * event.samples
+            verdicts = event.verdicts[first : first + event.samples]
             prompt = last_turn(tasks.prompt(identity))
-            for verdict, (name, weight) in product(verdicts or unjudged, seen):
-                yield Observation(prompt, name, verdict, weight)
+            for verdict in verdicts or unjudged:
+                for name, weight in seen.items():
+                    yield Observation(prompt, name, verdict, weight)
 
 
 def _practised(acted: Sequence[Acted], generations: int) -> Mapping[str, np.ndarray]:

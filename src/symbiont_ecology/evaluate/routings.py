@@ -1,46 +1,30 @@
 """Routings: who of a pool answers an item when the adapters are in use.
 
-Most routings choose one organelle for each item (``Choice``). Others ask several and let their
-answers decide. Either asks through the function that it is given, as often as it wants, and
-returns one rollout for each item, whose cost is that of everyone who was asked for it.
-
 ``evaluate``, ``infer``, ``Run.ask`` and the harness ask by a routing. A run does not: there
 ``Strategy.ask`` gives out the questions, by its mechanisms and an allocator. Neither does a service
 (``extensions/serve``), which goes on learning: it asks the same strategy
 (``ServingSnapshot.takers``), so that a user may try adapters and new users find theirs. The key
-``router`` plays no part there; where nobody explores, a service answers as the routing ``habitat``.
+``router`` plays no part there; where nobody explores, a service answers as the routing ``user``.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
-import numpy as np
-
-from symbiont_ecology.base.errors import ConfigError, RunError
+from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.base.registry import Registry, did_you_mean
 from symbiont_ecology.base.types import Item, OrganelleId, last_turn
-from symbiont_ecology.ecology import HOST, Rollout
+from symbiont_ecology.ecology import HOST
 from symbiont_ecology.evaluate.pool import AdapterPool
-from symbiont_ecology.run.config import RunConfig
 
-Ask = Callable[[Sequence[Item], Sequence[OrganelleId]], list[Rollout]]
 Spec = str | dict[str, Any]
 """Name of a routing, or ``{kind: name, knob: value}``."""
 
 
 class Routing(Protocol):
-    """A way to answer items from a pool."""
-
-    def __call__(self, pool: AdapterPool, items: Sequence[Item], ask: Ask) -> list[Rollout]:
-        """Return one rollout for each item, in their order."""
-
-
-class Choice(ABC):
-    """A routing by which one organelle answers each item.
+    """A way to choose from a pool who answers an item.
 
     One that ``needs_labels`` is an oracle: it reads the family or the cell of an item, which a
     user's prompt does not have.
@@ -48,12 +32,8 @@ class Choice(ABC):
 
     needs_labels: ClassVar[bool] = False
 
-    @abstractmethod
     def choose(self, pool: AdapterPool, items: Sequence[Item]) -> list[OrganelleId]:
         """Return who answers each item."""
-
-    def __call__(self, pool: AdapterPool, items: Sequence[Item], ask: Ask) -> list[Rollout]:
-        return ask(items, self.choose(pool, items))
 
 
 routings: Registry[Routing] = Registry("routing", "symbiont_ecology.evaluate.routings")
@@ -61,7 +41,7 @@ routings: Registry[Routing] = Registry("routing", "symbiont_ecology.evaluate.rou
 
 @routings.register("host")
 @dataclass(frozen=True)
-class AskHost(Choice):
+class AskHost(Routing):
     """The bare host answers everything."""
 
     def choose(self, pool: AdapterPool, items: Sequence[Item]) -> list[OrganelleId]:
@@ -70,16 +50,16 @@ class AskHost(Choice):
 
 @routings.register("single")
 @dataclass(frozen=True)
-class AskBest(Choice):
+class AskBest(Routing):
     """The candidate that is best over all cells answers everything."""
 
     def choose(self, pool: AdapterPool, items: Sequence[Item]) -> list[OrganelleId]:
         return [pool.best()] * len(items)
 
 
-@routings.register("habitat")
+@routings.register("user", "habitat")
 @dataclass(frozen=True)
-class AskServer(Choice):
+class AskServer(Routing):
     """The organelle that serves the item's user; the host where nobody does, or none is known."""
 
     def choose(self, pool: AdapterPool, items: Sequence[Item]) -> list[OrganelleId]:
@@ -88,15 +68,20 @@ class AskServer(Choice):
 
 @routings.register("learned")
 @dataclass(frozen=True)
-class AskFavourite(Choice):
+class AskFavourite(Routing):
     """The label-free router's favourite, which may be the host."""
 
     def choose(self, pool: AdapterPool, items: Sequence[Item]) -> list[OrganelleId]:
-        return [ranked[0] for ranked in favourites(pool, items, 1)]
+        candidates = (HOST, *pool.elites)
+        questions = [last_turn(item.prompt) for item in items]
+        prompts = list(dict.fromkeys(questions))
+        highest = pool.expectation(prompts).argmax(axis=1)
+        favourite = dict(zip(prompts, highest, strict=True))
+        return [candidates[favourite[question]] for question in questions]
 
 
 @dataclass(frozen=True)
-class AskOne(Choice):
+class AskOne(Routing):
     """One organelle, by its id, answers everything."""
 
     organelle_id: OrganelleId
@@ -105,61 +90,22 @@ class AskOne(Choice):
         return [self.organelle_id] * len(items)
 
 
-def favourites(pool: AdapterPool, items: Sequence[Item], max_count: int) -> list[list[OrganelleId]]:
-    """Return the router's favourites for each item, best first, the host among them; the host alone
-    where nobody else should be asked."""
-    candidates = (HOST, *pool.elites)
-    questions = [last_turn(item.prompt) for item in items]
-    prompts = list(dict.fromkeys(questions))
-    expected = pool.expectation(prompts)
-    order = np.argsort(-expected, axis=1, kind="stable")[:, :max_count]
-    ranked = {
-        prompt: [HOST] if is_strange else [candidates[place] for place in row]
-        for prompt, row, is_strange in zip(prompts, order, np.isinf(expected[:, 0]), strict=True)
-    }
-    return [ranked[question] for question in questions]
-
-
-def prompt_routing(who: Spec, known: Collection[OrganelleId] = ()) -> Routing:
+def prompt_routing(who: str, known: Collection[OrganelleId] = ()) -> Routing:
     """Return the routing of that name, or the one by which that organelle of the known answers.
 
     Raises:
         ConfigError: neither is there, or the routing needs labels, which a prompt has not.
     """
-    if isinstance(who, str) and who in known:
+    if who in known:
         return AskOne(who)
-    if isinstance(who, str) and known and who not in routings.names():
-        names = sorted(known)
+    name = routings.present_name(who)
+    if known and name not in routings.names():
+        hint = did_you_mean(name, {*routings.names(), *known})
         raise ConfigError(
             f"who: expected a routing (symbiont list routings), or one of "
-            f"{', '.join(names):.200}, got {who!r};{did_you_mean(who, [*routings.names(), *names])}"
+            f"{', '.join(sorted(known)):.200}, got {who!r};{hint}"
         )
-    routing = routings.build(who)
-    if isinstance(routing, Choice) and routing.needs_labels:
+    routing = routings.build(name)
+    if routing.needs_labels:
         raise ConfigError(f"routing {who}: a prompt has no label, expected host, single, learned …")
     return routing
-
-
-def check_user(
-    config: RunConfig, users: Collection[str], user: str | None, about: str, option: str
-) -> None:
-    """Refuse a user whom a run does not know, and a prompt without one where a run learned from a
-    log. ``option`` is how the caller names the user.
-
-    Raises:
-        ConfigError: nobody is named.
-        RunError: the run has no such user, or none at all.
-    """
-    if user is None:
-        if config.learns_from_log:
-            raise ConfigError(
-                "what a log accepted says nothing of prompts by themselves: expected who asks, "
-                f"{option} ID"
-            )
-    elif not users:
-        raise RunError(f"{about} has no users: leave {option} out")
-    elif user not in users:
-        raise RunError(
-            f"{about} knows no user {user!r};{did_you_mean(user, users)} it has "
-            f"{len(users)}, such as {', '.join(sorted(users)[:3])}"
-        )

@@ -49,7 +49,7 @@ def in_distribution(mixture: TaskMixture, per_cell: int, seed: int, split: Split
     return draw_items(mixture, per_cell, seed, split)
 
 
-@shifts.function("habitats")
+@shifts.function("users", "habitats")
 def users(mixture: TaskMixture, per_cell: int, seed: int, split: Split) -> list[Item]:
     """Questions of every user, as they judge in the mixture's generation: ``per_cell`` of each.
     Without users there are none."""

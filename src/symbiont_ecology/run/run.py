@@ -260,7 +260,7 @@ class Run:
         """
         if not is_text(prompt):
             raise DataError("expected a prompt in UTF-8, got bytes that are none")
-        routing = routing or ("habitat" if user else "learned")
+        routing = routing or ("user" if user else "learned")
         return self.loaded.answer(prompt, self.host, routing, max_new_tokens, user)
 
     def evaluate(

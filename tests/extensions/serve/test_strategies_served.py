@@ -15,7 +15,7 @@ from symbiont_ecology.run.build import check
 from symbiont_ecology.run.config import RunConfig, load_config
 
 USUAL = ("ecology", "single", "nearest", "neutral")
-REFUSED = ("per_habitat", "told", "in_context")
+REFUSED = ("per_user", "told", "in_context")
 
 
 def town_of(strategy: str) -> RunConfig:

@@ -11,7 +11,7 @@ from said import Symbiont
 from symbiont_ecology.run.config import load_config
 
 SHORT = ("run.generations=8", "tasks.users.arrivals=3", "tasks.users.drift_at=6")
-ARMS = {"told", "ecology", "per_habitat", "single"}
+ARMS = {"told", "ecology", "per_user", "single"}
 
 
 def test_the_demo_compares_four_arms_and_goes_on(symbiont: Symbiont, tmp_path: Path) -> None:

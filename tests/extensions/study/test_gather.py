@@ -72,19 +72,19 @@ def test_users_are_asked_through_their_own_adapters(
 ) -> None:
     monkeypatch.setattr(adhoc, "host_of", lambda config: ToyHost())
     for name, strategy in (
-        ("many", {"kind": "per_habitat", "learning_rate": 0.1}),
+        ("many", {"kind": "per_user", "learning_rate": 0.1}),
         ("one", {"kind": "single", "learning_rate": 0.1}),
     ):
         start(town(strategy, length=3, drift_at=3), tmp_path / name, host=ToyHost())
     folders = [tmp_path / "many", tmp_path / "one"]
-    protocol, arms = gather(folders, ("habitats",), 2, "any")
+    protocol, arms = gather(folders, ("users",), 2, "any")
     routings = {name: arm.routing for name, arm in protocol.arms.items()}
-    assert routings == {"per_habitat": "habitat", "single": "single"}
+    assert routings == {"per_user": "user", "single": "single"}
     _, many, one = adhoc.ask(protocol, arms)
-    (run,) = arms["per_habitat"]
-    alone = run.evaluate(run.items(2, ("habitats",)), ToyHost(), "habitat")
-    assert many.legs[0].systems["habitat"] == SystemAnswers.of(alone)
-    assert many.legs[0].systems["habitat"].organelles > 1
+    (run,) = arms["per_user"]
+    alone = run.evaluate(run.items(2, ("users",)), ToyHost(), "user")
+    assert many.legs[0].systems["user"] == SystemAnswers.of(alone)
+    assert many.legs[0].systems["user"].organelles > 1
     assert one.legs[0].systems["single"].organelles == 1
 
 
@@ -102,10 +102,10 @@ def test_towns_of_two_seeds_have_no_users_in_common(tmp_path: Path) -> None:
     folders = [tmp_path / "a", tmp_path / "b"]
     for seed, folder in enumerate(folders):
         start(town(seed=seed, length=3), folder, host=ToyHost())
-    with pytest.raises(ConfigError, match="habitats: expected runs of one seed, got seeds 0, 1"):
-        gather(folders, ("habitats",), 5, "any")
+    with pytest.raises(ConfigError, match="users: expected runs of one seed, got seeds 0, 1"):
+        gather(folders, ("users",), 5, "any")
     with pytest.raises(ConfigError, match="routers answer in-distribution: ask users alone"):
-        gather(folders, ("in-distribution", "habitats"), 5, "any")
+        gather(folders, ("in-distribution", "users"), 5, "any")
     _, arms = gather(folders, ("in-distribution",), 5, "any")
     assert len(arms["ecology"]) == 2
 

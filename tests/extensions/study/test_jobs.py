@@ -183,4 +183,4 @@ def test_the_hash_of_a_protocol_covers_what_its_presets_say(
 def test_a_protocol_whose_first_shift_has_no_questions_is_refused() -> None:
     check_protocol(protocol(flip=None))
     with pytest.raises(ConfigError, match="expected a shift with questions for these tasks"):
-        check_protocol(protocol(flip=None, shifts=("habitats",)))
+        check_protocol(protocol(flip=None, shifts=("users",)))

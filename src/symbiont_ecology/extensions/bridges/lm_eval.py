@@ -24,9 +24,9 @@ import numpy as np
 
 from symbiont_ecology.base.errors import ConfigError, MissingExtraError
 from symbiont_ecology.base.types import Decoding, Item, OrganelleId, prepend_phrase, without_turns
-from symbiont_ecology.ecology import HOST, Rollout
+from symbiont_ecology.ecology import HOST
 from symbiont_ecology.evaluate.measure import LoadedRun
-from symbiont_ecology.evaluate.routings import Choice, prompt_routing
+from symbiont_ecology.evaluate.routings import prompt_routing
 from symbiont_ecology.model.learning import Reading
 from symbiont_ecology.run.act import Question, roll_out, waves
 from symbiont_ecology.run.build import host_source
@@ -187,12 +187,10 @@ class EcologyLM(TemplateLM):  # type: ignore[misc]
         return list(alike.get_original(replies))
 
     def _replies(self, items: Sequence[Item], decoding: Decoding, limit: int) -> list[str]:
-        def ask(items: Sequence[Item], choices: Sequence[OrganelleId]) -> list[Rollout]:
-            pairs = zip(items, choices, strict=True)
-            questions = [Question(self._put(item, owner, limit), owner) for item, owner in pairs]
-            return roll_out(questions, self.kernel, self._pool.weights.__getitem__, decoding)[0]
-
-        return [rollout.text for rollout in self._routing(self._pool, items, ask)]
+        pairs = zip(items, self._routing.choose(self._pool, items), strict=True)
+        questions = [Question(self._put(item, owner, limit), owner) for item, owner in pairs]
+        rollouts, _ = roll_out(questions, self.kernel, self._pool.weights.__getitem__, decoding)
+        return [rollout.text for rollout in rollouts]
 
     def _item(self, context: str, number: int = 0) -> Item:
         """Return a context as a question; a router reads its prompt."""
@@ -227,11 +225,6 @@ class EcologyLM(TemplateLM):  # type: ignore[misc]
 
     def _owners(self, contexts: Sequence[str]) -> list[OrganelleId]:
         """Return who reads what stands behind each context."""
-        if not isinstance(self._routing, Choice):
-            raise ConfigError(
-                "who: this routing asks several, and likelihoods have one author: expected host, "
-                "single, learned, or the id of an organelle"
-            )
         distinct = list(dict.fromkeys(contexts))
         owners = self._routing.choose(self._pool, list(map(self._item, distinct)))
         owner_of = dict(zip(distinct, owners, strict=True))

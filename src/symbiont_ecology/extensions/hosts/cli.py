@@ -44,7 +44,7 @@ def get(
         raise ConfigError(f"accept the terms of {name}: read {model.terms}, add --accept-terms")
     folder = fetch(model, lambda line: print(line, file=sys.stderr, flush=True))
     print(f"{model.about}, licence {model.licence}, is in {folder}")
-    print(f"next:     {command_line('look', '--host', name)}")
+    print(f"next:     {command_line('look', 'steady', f'host.model={name}')}")
 
 
 @host.command("list")

@@ -44,6 +44,7 @@ def gather(
             do not fit (``check_questions``).
         RunError: a folder holds no run.
     """
+    shifts = [registered_shifts.present_name(shift) for shift in shifts]
     for shift in shifts:
         registered_shifts.build(shift)
     runs = [LoadedRun.of_run(folder) for folder in folders]
@@ -55,10 +56,10 @@ def gather(
                 f"{run.folder} was run on other tasks or another host than {first.folder}: only "
                 "runs that can be asked the same questions can be compared"
             )
-    rest = [shift for shift in shifts if shift != "habitats"]
+    rest = [shift for shift in shifts if shift != "users"]
     if 0 < len(rest) < len(shifts):
         raise ConfigError(
-            "shift habitats: the adapters that serve users answer it, and routers answer "
+            "shift users: the adapters that serve users answer it, and routers answer "
             f"{', '.join(rest)}: ask users alone"
         )
     seeds = sorted({run.config.seed for run in runs})
@@ -122,8 +123,9 @@ def _arms_of(runs: Sequence[LoadedRun]) -> dict[str, list[LoadedRun]]:
 
 
 def _side(runs: Sequence[LoadedRun], shifts: Sequence[str]) -> Arm:
-    is_single = all(len(run.pool.organelles) == 1 for run in runs)
-    routing = "single" if is_single else "habitat" if "habitats" in shifts else "learned"
+    names = [{name.partition("@")[0] for name in run.pool.weights} for run in runs]
+    is_single = all(len(alone) == 1 for alone in names)
+    routing = "single" if is_single else "user" if "users" in shifts else "learned"
     about = ", ".join(sorted(str(run.folder) for run in runs))
     return Arm(about=about, sees=_sees(runs[0].config), routing=routing)
 

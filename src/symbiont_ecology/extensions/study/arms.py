@@ -126,7 +126,7 @@ class Residents(Specialists):
         return items, self.niches(items, world, generation)
 
 
-@strategies.register("per_habitat")
+@strategies.register("per_user", "per_habitat")
 @dataclass(frozen=True)
 class PerUser(Residents):
     """One adapter per user: nothing is shared, and a newcomer starts from the host.

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from symbiont_ecology.adapters.peft_files import read_peft
-from symbiont_ecology.base.registry import kind_of
 from symbiont_ecology.base.types import Item
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.evaluate.evaluation_log import EvaluationSpec, log_evaluation
@@ -36,13 +35,10 @@ def compare_with_baselines(
 ) -> SystemComparison:
     """Ask the host, the best single organelle, the routing of the specification, and its adapter.
     The run's log keeps all of it."""
-    plain, main = spec.model_copy(update={"adapter": None}), kind_of(spec.routing)
-    specs = {name: plain.model_copy(update={"routing": name}) for name in (HOST, "single")}
-    specs[main] = plain
-    systems = {
-        name: run.evaluate(items, host, one.routing, progress=progress)
-        for name, one in specs.items()
-    }
+    plain = spec.model_copy(update={"adapter": None})
+    names = dict.fromkeys((HOST, "single", spec.routing))
+    specs = {name: plain.model_copy(update={"routing": name}) for name in names}
+    systems = {name: run.evaluate(items, host, name, progress=progress) for name in specs}
     if spec.adapter is not None:
         weights = {"sft": read_peft(Path(spec.adapter), host.layout)}
         tuned = replace(run, pool=replace(run.pool, weights=weights))
@@ -51,7 +47,7 @@ def compare_with_baselines(
         systems["sft"] = replace(answers, source=spec.adapter, routing="sft")
     for name, evaluation in systems.items():
         log_evaluation(evaluation, run, specs[name])
-    return SystemComparison(systems, main, run.pool.state.spent.flops)
+    return SystemComparison(systems, spec.routing)
 
 
 def transfer_matrix(
@@ -65,7 +61,9 @@ def transfer_matrix(
     best, accuracy = best_of_families(run.pool, run.tasks.families), dict[str, dict[str, float]]()
     for owner, organelle_id in {HOST: HOST, **best}.items():
         answers = run.evaluate(items, host, AskOne(organelle_id), progress=progress)
-        accuracy[owner] = {name: share.estimate for name, share in answers.by_family().items()}
+        accuracy[owner] = {
+            name: part.accuracy().estimate for name, part in answers.families.items()
+        }
     bare, gains = accuracy.pop(HOST), defaultdict[str, list[float]](list)
     for owner, shares in accuracy.items():
         for name, share in shares.items():

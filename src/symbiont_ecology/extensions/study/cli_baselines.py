@@ -12,9 +12,6 @@ from symbiont_ecology.cli import console, options
 from symbiont_ecology.cli.evaluate import tell_systems
 from symbiont_ecology.cli.options import option
 
-NEEDS = {"max_samples": "holdout"}
-REFUSES = {"holdout": ("shift", "per_cell")}
-
 
 def baselines(
     context: typer.Context,
@@ -35,13 +32,13 @@ def baselines(
     from symbiont_ecology.evaluate.routings import routings
     from symbiont_ecology.extensions.study.baselines import BaselineSpec, compare_with_baselines
 
-    options.check_together(context, NEEDS, REFUSES)
+    options.check_drawn(context, holdout, max_samples)
     spec = BaselineSpec(
         holdout=holdout,
         most_asked=max_samples,
         shifts=tuple(shift),
         per_cell=per_cell,
-        routing=options.typed_spec(routing, "--routing"),
+        routing=routings.present_name(routing),
         adapter=None if sft is None else str(sft),
     )
     with console.report(json_file) as write_json:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from symbiont_ecology.extensions.study.measures import Stream
 
 WATCHED = "ecology"
-CONTROLS = {"told": "told", "per_habitat": "one per user", "single": "one for all"}
+CONTROLS = {"told": "told", "per_user": "one per user", "single": "one for all"}
 """The controls of the demo: the end of its preset, and its words."""
 ROWS = {
     "acceptance": "answers accepted, %",
@@ -58,7 +58,7 @@ def demo(
     somebody = next((n for living in ecology.population.values() for n in living.users), "h01")
     more = (
         ("infer", ecology.folder, "math.add: 47+8", "--user", somebody),
-        ("evaluate", ecology.folder, "--shift", "habitats", "--routing", "habitat"),
+        ("evaluate", ecology.folder, "--shift", "users", "--routing", "user"),
         ("export", ecology.folder),
         ("learn-from", "logs/thumbs.jsonl"),
     )
@@ -93,7 +93,7 @@ def demo_real(
         ("infer", ecology.folder, "What is the capital of France?"),
         ("evaluate", ecology.folder),
         ("export", ecology.folder),
-        ("look", "--host", "smollm2"),
+        ("look", "steady", "host.model=smollm2"),
     )
     _tell_end(ecology, _answered(ecology, with_examples, per_cell), more)
 

@@ -17,7 +17,6 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from symbiont_ecology.adapters import AdapterWeights
 from symbiont_ecology.base.errors import ConfigError, RunError
 from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.events import Acted, Event, GenerationEnded, Retired
@@ -28,6 +27,7 @@ from symbiont_ecology.ecology.state import STATE_FILE
 from symbiont_ecology.evaluate.evaluator import Evaluator
 from symbiont_ecology.evaluate.measure import Evaluation, LoadedRun
 from symbiont_ecology.evaluate.shifts import draw_shifts
+from symbiont_ecology.evaluate.shifts import shifts as registered_shifts
 from symbiont_ecology.extensions.study.outcomes import (
     OUTCOME_SCHEMA,
     JobKind,
@@ -274,8 +274,7 @@ def host_parts(
     """Ask the bare host every shift."""
     items = items_of(protocol, config, protocol.shifts, generation)
     stops = prompt_styles.build(config.tasks.style).stops
-    nobody = dict[OrganelleId, AdapterWeights]().__getitem__
-    rollouts = tuple(Evaluator(host, nobody, stops=stops).ask(items, [HOST] * len(items)))
+    rollouts = tuple(Evaluator(host, {}, stops=stops).ask(items, [HOST] * len(items)))
     evaluation = Evaluation(HOST, HOST, host.fingerprint(), rollouts)
     leg = Leg(systems={HOST: SystemAnswers.of(evaluation)})
     return {"legs": [leg], "host": evaluation.host, "versions": provenance.versions()}
@@ -374,9 +373,10 @@ def check_questions(config: RunConfig, names: Sequence[str], seeds: Sequence[int
             to be asked what users want whom each seed draws anew.
     """
     mix = mixture(config)
-    if isinstance(mix.users, SyntheticUsers) and "habitats" in names and len(seeds) > 1:
+    asks_users = "users" in map(registered_shifts.present_name, names)
+    if isinstance(mix.users, SyntheticUsers) and asks_users and len(seeds) > 1:
         raise ConfigError(
-            f"shift habitats: expected runs of one seed, got seeds {', '.join(map(str, seeds))}: "
+            f"shift users: expected runs of one seed, got seeds {', '.join(map(str, seeds))}: "
             "each seed draws users of its own, so compare the runs of one seed at a time"
         )
     if not draw_shifts(mix, names[:1], 1):

@@ -9,7 +9,7 @@ from typing import ClassVar
 from symbiont_ecology.base.types import Item, OrganelleId, cell_family
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.evaluate.pool import AdapterPool
-from symbiont_ecology.evaluate.routings import Choice, routings
+from symbiont_ecology.evaluate.routings import Routing, routings
 
 
 def best_of_families(pool: AdapterPool, families: Collection[str]) -> dict[str, OrganelleId]:
@@ -23,7 +23,7 @@ def best_of_families(pool: AdapterPool, families: Collection[str]) -> dict[str, 
 
 @routings.register("family")
 @dataclass(frozen=True)
-class AskBestOfFamily(Choice):
+class AskBestOfFamily(Routing):
     """An oracle: the best elite of any cell of the item's family."""
 
     needs_labels: ClassVar[bool] = True
