@@ -59,8 +59,6 @@ class StreamOptions(BaseModel):
 class ChatRequest(BaseModel):
     """``POST /v1/chat/completions``. Other fields are ignored."""
 
-    model_config = ConfigDict(extra="ignore")
-
     messages: list[ChatMessage] = Field(min_length=1, max_length=MAX_MESSAGES)
     model: str = "ecology"
     temperature: float | None = Field(None, ge=0, le=2)
