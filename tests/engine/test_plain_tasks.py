@@ -133,9 +133,7 @@ def test_a_run_with_verifiers_that_fail_resumes_exactly(tmp_path: Path) -> None:
         assert (tmp_path / "parts" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
 
 
-@pytest.mark.parametrize(
-    ("part", "spec"), [("learning_rule", "supervised"), ("reward", "shaped"), ("reward", "overlap")]
-)
+@pytest.mark.parametrize(("part", "spec"), [("learning_rule", "supervised"), ("reward", "shaped")])
 def test_what_reads_reference_answers_is_refused_where_there_are_none(part: str, spec: str) -> None:
     learning = {"learning_rule": "policy_gradient"} if part == "reward" else {}
     plan = config(strategy=SINGLE).model_copy(update={**learning, part: spec})

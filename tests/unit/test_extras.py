@@ -24,7 +24,7 @@ FOR_WORK = ("dev", "docs", "mutants", "peers", "clients", "trackers")
 asks for them."""
 HOMES = {"extensions/serve/": "serve", "extensions/ray/": "ray", "experiments/job_pool.py": "ray"}
 """Files that are only imported after a check elsewhere."""
-IMPORTED_AS = {"rouge-score": "rouge_score", "reasoning-gym": "reasoning_gym"}
+IMPORTED_AS = {"reasoning-gym": "reasoning_gym"}
 
 
 def modules(extra: str) -> set[str]:

@@ -38,6 +38,11 @@ REMOVED: Mapping[tuple[str, str], str] = {
     ("operator", "layers"): "it mattered little what a crossover mixes: take directions",
     ("learning rule", "heritable"): "no preset or comparison used it",
     ("reward rule", "human"): "symbiont serve asks people now",
+    ("reward rule", "overlap"): "no preset or result used it: take shaped",
+    (
+        "reward rule",
+        "graded",
+    ): "no preset or result used it: take verdict, with the grader in grade",
     ("grader", "contains"): "a reply that lists many answers was right: take stated",
     ("grader", "regex"): "no preset used it: take a grader of your own",
     ("allocator", "ucb"): "no comparison used it: take thompson",

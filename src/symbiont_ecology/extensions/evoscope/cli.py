@@ -48,7 +48,8 @@ def evoscope(
             raise ConfigError("evoscope --live writes no file: leave --out and --figures out")
         _serve(runs, port, show)
         return
-    from symbiont_ecology.extensions.evoscope.page import page_html, page_record, write_page
+    from symbiont_ecology.base.files import write_whole
+    from symbiont_ecology.extensions.evoscope.page import page_html, page_record
 
     record = page_record(runs)
     if figures is not None:
@@ -56,7 +57,7 @@ def evoscope(
 
         print(f"figures: {len(save(runs[0], figures))} in {figures}")
     path = out or (runs[0] / PAGE_FILE if len(runs) == 1 and runs[0].is_dir() else Path(PAGE_FILE))
-    write_page(page_html(record), path)
+    write_whole(path, page_html(record))
     print(f"page: {path} ({path.stat().st_size / 1e6:.1f} MB); open it in any browser")
     if show:
         webbrowser.open(path.resolve().as_uri())
@@ -127,8 +128,6 @@ def diff(
             )
             console.print(_table("outcome", names, difference.outcome))
             console.print(_table("solved since", names, difference.solved))
-        if difference.agreement is not None:
-            print(f"who shares an adapter: adjusted Rand index {difference.agreement:.2f}")
         write(asdict(difference))
 
 

@@ -40,14 +40,11 @@ from symbiont_ecology.extensions.evoscope.news import (
 from symbiont_ecology.run.config import RunConfig
 from symbiont_ecology.run.open_run import EVENTS_FILE
 from symbiont_ecology.run.start import read_config
-from symbiont_ecology.tasks.config import TasksConfig
 
 WORLD: OrganelleId = "world"
 """The account that pays what is earned, and takes what is spent."""
 LATE = 0.75
 """Part of a run behind which it is late."""
-UNKNOWN = RunConfig(tasks=TasksConfig(families=("unknown",)))
-"""Stands for the config of a log of which nothing else is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +252,7 @@ class History:
     Without ``has_economy`` energy does not decide about life and death.
     """
 
-    def __init__(self, config: RunConfig = UNKNOWN, folder: Path | None = None) -> None:
+    def __init__(self, config: RunConfig, folder: Path | None = None) -> None:
         self.config, self.folder = config, folder or Path()
         self.has_economy = _has_economy(config)
         self.flows = Flows(self.config.economy.dowry)

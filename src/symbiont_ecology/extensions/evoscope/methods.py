@@ -146,7 +146,6 @@ def step_rows(history: History) -> list[Row]:
     return [
         {
             "generation": event.generation,
-            "members": len(event.rewards),
             **_band(event.rewards),
             **{name: getattr(event, name) for name in ("tokens", "empty", "step", "noise")},
         }
