@@ -80,10 +80,6 @@ class Taxon:
     parents: tuple[OrganelleId, ...] = ()
     traits: Mapping[str, float] = field(default_factory=dict)
 
-    def is_alive(self, generation: int) -> bool:
-        """Return True if it lives after a generation."""
-        return self.born <= generation and (self.died is None or self.died > generation)
-
 
 @dataclass(frozen=True)
 class Trial:
@@ -361,14 +357,14 @@ class History:
         """Return the hidden kinds of all users of a synthetic world, and when they change."""
         return self._kinds_until(self.generation)
 
-    def answered(self, start: int = 0, stop: int | None = None, family: str = "") -> Answered:
-        """Return the answers of organelles in some generations, to questions of one family."""
+    def answered(self, start: int = 0, family: str = "") -> Answered:
+        """Return the answers of organelles from a generation on, to all questions or to those of
+        one family."""
         acts = [
             act
             for act in self.acts
             if act.id != HOST
             and start <= act.generation
-            and (stop is None or act.generation < stop)
             and (not family or cell_family(act.cell) == family)
         ]
         return Answered(sum(act.right for act in acts), sum(act.asked for act in acts))
@@ -380,11 +376,6 @@ class History:
             if act.id in asked:  # the bare host is not
                 asked[act.id] += act.asked
         return [name for name, _ in asked.most_common()]
-
-    def rank(self, organelle_id: OrganelleId, generation: int) -> int:
-        """Return the rank of an organelle after a generation; 0 where the log does not say it."""
-        ranks = self.ranks.get(organelle_id, ())
-        return next((rank for since, rank in reversed(ranks) if since <= generation), 0)
 
     def add(self, event: events.Event) -> None:
         """Read the next event.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from functools import partial
@@ -34,7 +35,6 @@ from symbiont_ecology.extensions.serve.openai_api import (
     chat_answer,
     chat_chunk,
     error_body,
-    now,
     usage_chunk,
 )
 from symbiont_ecology.extensions.serve.pages import ServicePages, metrics_text
@@ -53,7 +53,7 @@ class ServiceApp:
 
     def __init__(self, engine: EngineClient, keys: ApiKeys | None, limits: ServiceLimits) -> None:
         self._engine, self._keys, self._limits = engine, keys, limits
-        pages = ServicePages(engine.folder)
+        self._began, pages = int(time.time()), ServicePages(engine.folder)
         self.asgi = app = FastAPI(
             title="symbiont serve",
             docs_url=None,  # pages that load scripts from elsewhere
@@ -95,10 +95,10 @@ class ServiceApp:
 
     async def models(self, request: Request) -> Response:
         """List the models: the ecology, the bare host, and for applications each organelle."""
-        access, moment = self._access(request), now()
+        access = self._access(request)
         organelles = self._engine.state.names if access.is_application else ()
         data = [
-            {"id": name, "object": "model", "created": moment, "owned_by": "symbiont"}
+            {"id": name, "object": "model", "created": self._began, "owned_by": "symbiont"}
             for name in (OWN_ADAPTER, HOST, *organelles)
         ]
         return JSONResponse({"object": "list", "data": data})
@@ -193,8 +193,7 @@ class ServiceApp:
     def _streamed(self, job: AnswerJob, wanted: ChatRequest) -> Response:
         """Return an answer as server-sent events. The last one says that it is on the disk."""
         loop, queue = asyncio.get_running_loop(), asyncio.Queue[tuple[int, NewToken] | object]()
-        moment = now()
-        chunk = partial(chat_chunk, job, wanted.model, moment)
+        chunk = partial(chat_chunk, job, wanted.model)
         job.told = lambda choice, token: _soon(loop, queue.put_nowait, (choice, token))
         job.done = lambda error: _soon(loop, queue.put_nowait, error)
         self._submit(job)
@@ -214,7 +213,7 @@ class ServiceApp:
                 for choice, reply in enumerate(job.replies):
                     yield _event(chunk(choice, {}, reply[-1].end))
                 if wanted.stream_options and wanted.stream_options.include_usage:
-                    yield _event(usage_chunk(job, wanted.model, moment))
+                    yield _event(usage_chunk(job, wanted.model))
                 yield "data: [DONE]\n\n"
             finally:
                 self._engine.cancel(job)

@@ -76,7 +76,7 @@ class ContinuousBatch:
         """Check that a request can be answered at all.
 
         Raises:
-            HostError: it has no room in the host's positions, or asks for no token.
+            HostError: it has no room in the host's positions, or no prompt.
             AdapterError: its adapter does not fit.
         """
         request.check(self._decoder.shape.max_positions)

@@ -26,8 +26,6 @@ from symbiont_ecology.extensions.serve.world import ServingSnapshot, generator_o
 
 DECAY = 0.9
 """Factor on a measured time for each step in which it is only used."""
-Encode = Callable[[Sequence[str]], Sequence[np.ndarray]]
-"""Token ids of prompts."""
 Clock = Callable[[], float]
 """Seconds that never go back, as ``time.monotonic``."""
 
@@ -46,6 +44,8 @@ class AnswerJob:
     organelle: OrganelleId = ""
     prompt_tokens: int = 0
     replies: list[list[NewToken]] = field(init=False)
+    created: int = field(default_factory=lambda: int(time.time()))
+    """Seconds since 1970."""
     is_cancelled: bool = False
     submitted: float = 0.0
     """Moment on the scheduler's clock."""
@@ -76,7 +76,7 @@ class Scheduler:
     def __init__(
         self,
         batch: AnswerBatch,
-        encode: Encode,
+        encode: Callable[[Sequence[str]], Sequence[np.ndarray]],
         journal: Journal,
         positions: int,
         clock: Clock = time.monotonic,
@@ -142,7 +142,8 @@ class Scheduler:
             if message.row not in self._rows:  # another reply to the same job was lost
                 continue
             if isinstance(message, LostRow):
-                self._give_up([self._rows[message.row][0]], RunError(str(message.error)))
+                job, _ = self._rows[message.row]
+                self._give_up([job], RunError(str(message.error)))
             else:
                 self._tell(message)
         return bool(messages)

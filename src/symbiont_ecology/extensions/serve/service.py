@@ -25,7 +25,7 @@ from symbiont_ecology.extensions.serve.limits import ServiceLimits
 from symbiont_ecology.extensions.serve.scheduler import Clock, Scheduler
 from symbiont_ecology.extensions.serve.streaming import AnswerBatch, BatchingEngine
 from symbiont_ecology.extensions.serve.tasks import ServiceUsers
-from symbiont_ecology.extensions.serve.world import JudgedItems, ServingSnapshot
+from symbiont_ecology.extensions.serve.world import ServingSnapshot, judged_items
 from symbiont_ecology.model.engines import engines
 from symbiont_ecology.run.budget import budget_phase
 from symbiont_ecology.run.config import RunConfig
@@ -72,7 +72,7 @@ class Service:
         tasks = run.runtime.tasks
         assert tasks.users is not None  # ``opened_service`` has checked it
         self._users = tasks.users.config
-        self._judged_items = JudgedItems(tasks, kernel, run.runtime.strategy.phrases)
+        self._kernel = kernel
         self._pose(())
         self.learning_error = ""
         """The reason if learning stopped. It may hold words of users."""
@@ -174,8 +174,9 @@ class Service:
         """
         try:
             with blamed(RunError):
-                replies = self.journal.judged_in(self.generation)
-                items = self._judged_items.of(replies)
+                replies, runtime = self.journal.judged_in(self.generation), self.run.runtime
+                phrases = runtime.strategy.phrases
+                items = judged_items(replies, runtime.tasks, self._kernel, phrases)
                 self._pose(items)
                 self.run.step()
                 self.snapshot = self._snapshot()
