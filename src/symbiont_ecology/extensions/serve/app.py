@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
-import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
+from datetime import UTC, datetime
 from functools import partial
 from typing import TypeVar
 
@@ -53,7 +53,7 @@ class ServiceApp:
 
     def __init__(self, engine: EngineClient, keys: ApiKeys | None, limits: ServiceLimits) -> None:
         self._engine, self._keys, self._limits = engine, keys, limits
-        self._began, pages = int(time.time()), ServicePages(engine.folder)
+        self._began, pages = datetime.now(UTC), ServicePages(engine.folder)
         self.asgi = app = FastAPI(
             title="symbiont serve",
             docs_url=None,  # pages that load scripts from elsewhere
@@ -95,10 +95,10 @@ class ServiceApp:
 
     async def models(self, request: Request) -> Response:
         """List the models: the ecology, the bare host, and for applications each organelle."""
-        access = self._access(request)
+        access, moment = self._access(request), int(self._began.timestamp())
         organelles = self._engine.state.names if access.is_application else ()
         data = [
-            {"id": name, "object": "model", "created": self._began, "owned_by": "symbiont"}
+            {"id": name, "object": "model", "created": moment, "owned_by": "symbiont"}
             for name in (OWN_ADAPTER, HOST, *organelles)
         ]
         return JSONResponse({"object": "list", "data": data})

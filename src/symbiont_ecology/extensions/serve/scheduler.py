@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 import numpy as np
 
@@ -44,7 +45,7 @@ class AnswerJob:
     organelle: OrganelleId = ""
     prompt_tokens: int = 0
     replies: list[list[NewToken]] = field(init=False)
-    created: int = field(default_factory=lambda: int(time.time()))
+    created: int = field(default_factory=lambda: int(datetime.now(UTC).timestamp()))
     """Seconds since 1970."""
     is_cancelled: bool = False
     submitted: float = 0.0
