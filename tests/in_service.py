@@ -18,8 +18,9 @@ from symbiont_ecology.adapters import AdapterWeights
 from symbiont_ecology.extensions.serve.client import EngineClient
 from symbiont_ecology.extensions.serve.endpoint import EngineEndpoint
 from symbiont_ecology.extensions.serve.journal import GivenAnswer, GivenVerdict, Journal
+from symbiont_ecology.extensions.serve.limits import ServiceLimits
 from symbiont_ecology.extensions.serve.messages import Channel
-from symbiont_ecology.extensions.serve.service import Service, ServiceLimits
+from symbiont_ecology.extensions.serve.service import Service
 
 TOWN = ("run.generations=0", "tasks.users.questions=6", "run.checkpoint_every=2")
 QUESTION = "math.add: 47+8"

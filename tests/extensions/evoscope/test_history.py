@@ -45,7 +45,7 @@ def test_acts_are_all_the_practice_there_was(folder: Path) -> None:
 def test_ranks_holders_and_servers_end_as_the_state_does(folder: Path) -> None:
     history, state = History.of_run(folder), load_state(folder)
     for organelle_id, organelle in state.population.items():
-        assert history.rank(organelle_id, history.generation) == organelle.genome.rank
+        assert history.ranks[organelle_id][-1][1] == organelle.genome.rank
     servers = {change.user: change.id for change in history.servings}
     assert servers == {name: user.server for name, user in state.users.items()}
 

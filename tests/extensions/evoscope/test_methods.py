@@ -62,7 +62,7 @@ def test_a_step_is_told_with_its_mean_its_band_and_its_best() -> None:
     rewards = tuple(float(number) for number in range(11))
     ascent = Ascended(0, "o1", rewards, 7.0, 0.25, 0.1, "w", noise=0.02)
     (step,) = step_rows(told(born(0, "o1"), ascent, ended(0)))
-    band = {"mean": 5, "low": 2, "high": 8, "best": 10, "members": 11}
+    band = {"mean": 5, "low": 2, "high": 8, "best": 10}
     assert step == {**band, "generation": 0, "tokens": 7, "empty": 0.25, "step": 0.1, "noise": 0.02}
 
 

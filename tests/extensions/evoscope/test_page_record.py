@@ -44,8 +44,8 @@ def test_the_living_never_share_a_place(eventful: Path) -> None:
     history = History.of_run(eventful)
     places = canvas_places(history.taxa)
     for generation in range(history.generation):
-        alive = [places[one.id] for one in history.taxa.values() if one.is_alive(generation)]
-        assert len(set(alive)) == len(alive)
+        alive = history.balances[generation].keys() & history.taxa.keys()
+        assert len({places[name] for name in alive}) == len(alive)
 
 
 def test_adapters_have_the_norm_and_spectrum_of_their_weights(eventful: Path) -> None:

@@ -78,7 +78,6 @@ def test_a_report_audits_trials_and_tells_what_happened(runs: dict[str, Path]) -
     assert f"| {trial.began}–{trial.ended} | {trial.id} |" in page
     assert "What counts as right changes" in page
     users = RunReport.of(runs["users"]).page()
-    assert "## Who serves whom" in users
     assert "- 25: " in users
 
 
@@ -104,7 +103,6 @@ def test_equal_runs_do_not_differ_and_others_part_where_they_do(
     names = {row["name"] for row in found["config"]}
     assert "strategy.kind" in names
     assert "strategy" not in names
-    assert found["agreement"] is not None
     shown = {row["name"]: (row["one"], row["other"]) for row in found["outcome"]}
     assert shown["alive at the end"][1] == "1"
 

@@ -11,7 +11,7 @@ from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.events import Scored
 from symbiont_ecology.ecology.state import load_state
 from symbiont_ecology.extensions.evoscope.history import History
-from symbiont_ecology.extensions.evoscope.methods import Life, Variant, has_converged, lives_of
+from symbiont_ecology.extensions.evoscope.methods import lives_of
 
 
 @pytest.fixture
@@ -86,18 +86,3 @@ def test_a_plan_of_a_resume_lives_nothing(
 )
 def test_a_mistake_is_one_line(symbiont: Symbiont, words: list[str], message: str) -> None:
     assert message in symbiont("evolve", *words).error
-
-
-def life(number: int, fitness: float) -> Life:
-    best = Variant("o1", "founder", (), {}, fitness, 0.5)
-    return Life(number, (best,), frozenset({"o1"}))
-
-
-def test_an_evolution_that_does_not_rise_has_converged() -> None:
-    rising = [life(number, 0.1 * number) for number in range(1, 8)]
-    assert not has_converged(rising)
-    assert not has_converged([life(1, 0.5)] * 5)
-    assert has_converged([*rising, *[life(9, 0.7)] * 6])
-    assert not has_converged([*rising, *[life(9, 0.8)] * 5])
-    for flat in (0.0, -10.0):  # as where all answers are wrong, or a reward is below 0
-        assert has_converged([life(1, flat)] * 12)

@@ -11,15 +11,14 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("fastapi")
-pytest.importorskip("prometheus_client")
 
 from fastapi.testclient import TestClient
 
 from in_service import EAGER, NEVER_LEARNS, TOWN, Serve, Served, client_of
 from runs import start
 from symbiont_ecology.extensions.serve.app import ServiceApp
-from symbiont_ecology.extensions.serve.limits import ApiKeys, HttpLimits
-from symbiont_ecology.extensions.serve.service import ServiceLimits, opened_service
+from symbiont_ecology.extensions.serve.limits import ApiKeys, ServiceLimits
+from symbiont_ecology.extensions.serve.service import opened_service
 from symbiont_ecology.model.kernel import HostKernel
 from symbiont_ecology.run.build import build_host
 from symbiont_ecology.run.config import RunConfig, load_config
@@ -61,7 +60,6 @@ def serve(town: RunConfig, kernel: HostKernel, folder: Path) -> Iterator[Serve]:
         def begin(
             *,
             limits: ServiceLimits | None = None,
-            http: HttpLimits | None = None,
             keys: ApiKeys | None = None,
             lives: bool = True,
             config: RunConfig | None = None,
@@ -71,7 +69,7 @@ def serve(town: RunConfig, kernel: HostKernel, folder: Path) -> Iterator[Serve]:
             opened = opened_service(config or town, where, kernel, limits, is_new=bool(config))
             service = open_things.enter_context(opened)
             engine = open_things.enter_context(client_of(service))
-            app = ServiceApp(engine, keys, http or HttpLimits())
+            app = ServiceApp(engine, keys, limits)
             thread = threading.Thread(target=service.live, daemon=True)
             if lives:
                 thread.start()

@@ -61,7 +61,8 @@ def test_a_service_that_is_drained_finishes_who_is_in_and_begins_no_generation(
     assert (health.status_code, health.json()["status"]) == (503, "draining")
     assert served.ask().status_code == 503
     assert not answers
-    living = threading.Thread(target=service.live, args=[heard.set])
+    service.drained = heard.set
+    living = threading.Thread(target=service.live)
     living.start()
     asking.join(60)
     assert answers[0].status_code == 200
@@ -88,7 +89,8 @@ def test_who_is_in_has_a_grace_when_a_service_is_drained(
         heard.append(served.service.scheduler.open_jobs)
         served.service.stop()
 
-    served.service.live(hear)
+    served.service.drained = hear
+    served.service.live()
     asking.join(60)
     assert heard[0] == 1
 

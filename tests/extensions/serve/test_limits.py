@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 
 from symbiont_ecology.base.errors import DataError
 from symbiont_ecology.extensions.serve import limits
-from symbiont_ecology.extensions.serve.limits import ApiKeys, BodyLimit, add_key
+from symbiont_ecology.extensions.serve.limits import ApiKeys, HttpGuard, add_key
 
 
 def outcome(parts: list[dict[str, Any]]) -> int:
@@ -31,7 +31,7 @@ def outcome(parts: list[dict[str, Any]]) -> int:
 
     sizes = list[int]()
     try:
-        asyncio.run(BodyLimit(read)({"type": "http"}, receive, receive))  # type: ignore[arg-type]
+        asyncio.run(HttpGuard(read)({"type": "http"}, receive, receive))  # type: ignore[arg-type]
     except HTTPException as error:
         return error.status_code
     return sum(sizes)

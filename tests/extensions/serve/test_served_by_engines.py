@@ -14,9 +14,8 @@ from in_service import NEVER_LEARNS, QUESTION, TOWN, Serve, Served, wait_until
 from servers import FakeServer, running
 from symbiont_ecology.base.types import HOST_SLOT
 from symbiont_ecology.ecology import HOST
-from symbiont_ecology.extensions.serve.limits import HttpLimits
+from symbiont_ecology.extensions.serve.limits import ServiceLimits
 from symbiont_ecology.extensions.serve.messages import UNABLE
-from symbiont_ecology.extensions.serve.service import ServiceLimits
 from symbiont_ecology.model.kernel import HostKernel
 from symbiont_ecology.run.config import load_config
 
@@ -35,12 +34,12 @@ def server() -> Iterator[FakeServer]:
 def connect(server: FakeServer, serve: Serve, tmp_path: Path) -> Any:
     """Serves a town whose questions the server answers."""
 
-    def begin(http: HttpLimits | None = None, limits: ServiceLimits = NEVER_LEARNS, **knobs: Any):
+    def begin(limits: ServiceLimits = NEVER_LEARNS, **knobs: Any):
         quick = {"timeout": 30.0, "loaded": 8, "connections": 4}
         where = {"kind": "vllm", "url": server.url, "adapters_folder": str(tmp_path / "adapters")}
         pairs = [f"{key}: {value!r}" for key, value in {**where, **quick, **knobs}.items()]
         config = load_config("habitats/town", [*TOWN, f"host.engine={{{', '.join(pairs)}}}"])
-        served = serve(config=config, limits=limits, http=http)
+        served = serve(config=config, limits=limits)
         apart(served)
         return served
 
@@ -130,7 +129,7 @@ def test_a_fault_is_told_and_no_wrong_adapter_answers(
 def test_who_waits_for_a_server_that_hangs_is_told_in_time(
     connect: Any, server: FakeServer, kernel: HostKernel
 ) -> None:
-    served = connect(http=HttpLimits(seconds=1.0))
+    served = connect(limits=ServiceLimits(learn_share=0, seconds=1.0))
     server.fail("hang", 1)
     assert ask(served, "o0").status_code == 504
     assert said(ask(served, "o1")) == text_of(kernel, served, "o1")

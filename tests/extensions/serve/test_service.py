@@ -17,7 +17,8 @@ from symbiont_ecology.base.events import Acted, Retired
 from symbiont_ecology.base.types import Item
 from symbiont_ecology.ecology.state import load_state
 from symbiont_ecology.extensions.serve.journal import GenerationBegun, Journal
-from symbiont_ecology.extensions.serve.service import ServiceLimits, check_served, opened_service
+from symbiont_ecology.extensions.serve.limits import ServiceLimits
+from symbiont_ecology.extensions.serve.service import check_served, opened_service
 from symbiont_ecology.model.kernel import HostKernel
 from symbiont_ecology.run.build import mixture
 from symbiont_ecology.run.config import RunConfig, load_config

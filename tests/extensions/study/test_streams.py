@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from symbiont_ecology.base.flops import Cost
-from symbiont_ecology.extensions.evoscope.compare import adjusted_rand
 from symbiont_ecology.extensions.study.measures import STREAM_MEASURES, Questions, Stream
 from symbiont_ecology.extensions.study.outcomes import StreamRecord
 from symbiont_ecology.run.config import RunConfig
@@ -129,11 +128,3 @@ def test_an_old_outcome_tells_the_dead_where_all_the_living_are_known() -> None:
     assert measured("serving", run) == 1
     assert measured("exact", run) == 0
     assert measured("serving", stream(plan, population=[2] * 20, **outcome)) is None
-
-
-def test_groupings_agree_as_far_as_they_are_the_same() -> None:
-    one = [0, 0, 1, 1, 2, 2]
-    assert adjusted_rand(one, ["c", "c", "a", "a", "b", "b"]) == 1
-    assert adjusted_rand(one, [0] * 6) == 0
-    assert adjusted_rand(one, [0, 0, 1, 1, 2, 3]) == pytest.approx(0.7619, abs=1e-3)
-    assert adjusted_rand([], []) == adjusted_rand(["a"], ["b"]) == 1

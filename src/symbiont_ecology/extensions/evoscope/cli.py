@@ -48,7 +48,8 @@ def evoscope(
             raise ConfigError("evoscope --live writes no file: leave --out and --figures out")
         _serve(runs, port, show)
         return
-    from symbiont_ecology.extensions.evoscope.page import page_html, page_record, write_page
+    from symbiont_ecology.base.files import write_whole
+    from symbiont_ecology.extensions.evoscope.page import page_html, page_record
 
     record = page_record(runs)
     if figures is not None:
@@ -56,7 +57,7 @@ def evoscope(
 
         print(f"figures: {len(save(runs[0], figures))} in {figures}")
     path = out or (runs[0] / PAGE_FILE if len(runs) == 1 and runs[0].is_dir() else Path(PAGE_FILE))
-    write_page(page_html(record), path)
+    write_whole(path, page_html(record))
     print(f"page: {path} ({path.stat().st_size / 1e6:.1f} MB); open it in any browser")
     if show:
         webbrowser.open(path.resolve().as_uri())
@@ -127,8 +128,6 @@ def diff(
             )
             console.print(_table("outcome", names, difference.outcome))
             console.print(_table("solved since", names, difference.solved))
-        if difference.agreement is not None:
-            print(f"who shares an adapter: adjusted Rand index {difference.agreement:.2f}")
         write(asdict(difference))
 
 
@@ -149,22 +148,18 @@ def _table(title: str, names: tuple[str, str], rows: tuple[ComparedValue, ...]) 
 
 def phylogeny(
     folder: RunFolder,
-    out: Annotated[
-        Path | None,
-        option("The file.", default="DIR/phylogeny.csv, or here where DIR is read-only"),
-    ] = None,
+    out: Annotated[Path | None, option("The file.", default="DIR/phylogeny.csv")] = None,
     tree: Annotated[
         bool,
         option("Write only the first parent of a merge, for programs that read trees.", "--tree"),
     ] = False,
 ) -> None:
     """Write who descends from whom, in the artificial-life data standard."""
-    from symbiont_ecology.base.files import is_writable
     from symbiont_ecology.extensions.evoscope.history import History
     from symbiont_ecology.extensions.evoscope.phylogeny import write_phylogeny
 
     taxa = History.of_run(folder).taxa
-    path = out or (folder if is_writable(folder) else Path()) / PHYLOGENY_FILE
+    path = out or folder / PHYLOGENY_FILE
     write_phylogeny(taxa, path, is_tree=tree)
     print(f"{len(taxa)} organelles in {path}")
 

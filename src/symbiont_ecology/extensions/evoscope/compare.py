@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-
-import numpy as np
 
 from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.extensions.evoscope.report import NO_VALUE, RunReport, spread
@@ -46,8 +44,6 @@ class RunDiff:
     first_difference: FirstDifference | None
     outcome: tuple[ComparedValue, ...]
     solved: tuple[ComparedValue, ...]
-    agreement: float | None
-    """Adjusted Rand index of who shares a server at the end, over users of both."""
 
     @classmethod
     def of(cls, one: Path, other: Path) -> RunDiff:
@@ -64,7 +60,6 @@ class RunDiff:
             _first_difference(one, other),
             tuple(_beside(*outcomes)),
             tuple(_beside(*solved)),
-            _agreement(*reports),
         )
 
 
@@ -113,17 +108,6 @@ def _solved(report: RunReport) -> dict[str, str]:
     return {name: NO_VALUE if since is None else str(since) for name, _, since in report.families}
 
 
-def _agreement(one: RunReport, other: RunReport) -> float | None:
-    servers = [
-        {user: served.id for served in report.serving for user in served.users}
-        for report in (one, other)
-    ]
-    shared = sorted(servers[0].keys() & servers[1].keys())
-    if len(shared) < 2:
-        return None
-    return adjusted_rand(*([by_user[user] for user in shared] for by_user in servers))
-
-
 def _flat(values: Mapping[str, object], prefix: str = "") -> dict[str, str]:
     flat: dict[str, str] = {}
     for key, value in values.items():
@@ -132,21 +116,3 @@ def _flat(values: Mapping[str, object], prefix: str = "") -> dict[str, str]:
         else:
             flat[prefix + key] = json.dumps(value)
     return flat
-
-
-def adjusted_rand(one: Iterable[object], other: Iterable[object]) -> float:
-    """Return the agreement of two groupings of the same things: 1 for the same, about 0 by chance.
-
-    The adjusted Rand index (Hubert and Arabie 1985).
-    """
-    row_names, rows = np.unique(np.array([str(name) for name in one]), return_inverse=True)
-    column_names, columns = np.unique(np.array([str(name) for name in other]), return_inverse=True)
-    table = np.zeros((len(row_names), len(column_names)))
-    np.add.at(table, (rows, columns), 1)
-    joint_pairs, row_pairs, column_pairs, all_pairs = (
-        float((counts * (counts - 1) / 2).sum())
-        for counts in (table, table.sum(axis=1), table.sum(axis=0), table.sum())
-    )
-    # Of one thing or of none there are no pairs.
-    expected, most = row_pairs * column_pairs / max(all_pairs, 1), (row_pairs + column_pairs) / 2
-    return (joint_pairs - expected) / (most - expected) if most > expected else 1.0

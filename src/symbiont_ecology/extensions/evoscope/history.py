@@ -39,14 +39,11 @@ from symbiont_ecology.extensions.evoscope.news import (
 )
 from symbiont_ecology.run.config import RunConfig
 from symbiont_ecology.run.open_run import EVENTS_FILE, read_config
-from symbiont_ecology.tasks.config import TasksConfig
 
 WORLD: OrganelleId = "world"
 """The account that pays what is earned, and takes what is spent."""
 LATE = 0.75
 """Part of a run behind which it is late."""
-UNKNOWN = RunConfig(tasks=TasksConfig(families=("unknown",)))
-"""Stands for the config of a log of which nothing else is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +78,6 @@ class Taxon:
     cause: str = ""
     parents: tuple[OrganelleId, ...] = ()
     traits: Mapping[str, float] = field(default_factory=dict)
-
-    def is_alive(self, generation: int) -> bool:
-        """Return True if it lives after a generation."""
-        return self.born <= generation and (self.died is None or self.died > generation)
 
 
 @dataclass(frozen=True)
@@ -254,7 +247,7 @@ class History:
     Without ``has_economy`` energy does not decide about life and death.
     """
 
-    def __init__(self, config: RunConfig = UNKNOWN, folder: Path | None = None) -> None:
+    def __init__(self, config: RunConfig, folder: Path | None = None) -> None:
         self.config, self.folder = config, folder or Path()
         self.has_economy = _has_economy(config)
         self.flows = Flows(self.config.economy.dowry)
@@ -363,14 +356,14 @@ class History:
         """Return the hidden kinds of all users of a synthetic world, and when they change."""
         return self._kinds_until(self.generation)
 
-    def answered(self, start: int = 0, stop: int | None = None, family: str = "") -> Answered:
-        """Return the answers of organelles in some generations, to questions of one family."""
+    def answered(self, start: int = 0, family: str = "") -> Answered:
+        """Return the answers of organelles from a generation on, to all questions or to those of
+        one family."""
         acts = [
             act
             for act in self.acts
             if act.id != HOST
             and start <= act.generation
-            and (stop is None or act.generation < stop)
             and (not family or cell_family(act.cell) == family)
         ]
         return Answered(sum(act.right for act in acts), sum(act.asked for act in acts))
@@ -382,11 +375,6 @@ class History:
             if act.id in asked:  # the bare host is not
                 asked[act.id] += act.asked
         return [name for name, _ in asked.most_common()]
-
-    def rank(self, organelle_id: OrganelleId, generation: int) -> int:
-        """Return the rank of an organelle after a generation; 0 where the log does not say it."""
-        ranks = self.ranks.get(organelle_id, ())
-        return next((rank for since, rank in reversed(ranks) if since <= generation), 0)
 
     def add(self, event: events.Event) -> None:
         """Read the next event.

@@ -20,9 +20,6 @@ from symbiont_ecology.extensions.evoscope.history import Frames, History
 BAND_PERCENTILES = 20, 80
 MAX_PEDIGREE = 60
 """Lives that a pedigree has, before it leaves out those that came to nothing."""
-CONVERGED_GAIN, CONVERGED_LIVES = 0.01, 5
-"""An evolution has converged if the best fitness rose by less than that, relatively, over so many
-lives."""
 GENE_NAMES = {"learning_rate": "learning rate", "targets": "modules"}
 """Genes that people read under another name."""
 TARGETS = ("all", "q and v", "attn", "mlp")
@@ -76,14 +73,6 @@ def lives_of(history: History) -> list[Life]:
             del alive[event.id]
             lives[-1] = replace(lives[-1], survivors=lives[-1].survivors - {event.id})
     return lives
-
-
-def has_converged(lives: Sequence[Life]) -> bool:
-    """Return True if the best fitness has hardly risen for some lives."""
-    if len(lives) <= CONVERGED_LIVES:
-        return False
-    before, now = (lives[place].ranking[0].fitness for place in (-1 - CONVERGED_LIVES, -1))
-    return now - before <= CONVERGED_GAIN * abs(before)
 
 
 def variants_of(lives: Sequence[Life]) -> dict[OrganelleId, Variant]:
@@ -146,7 +135,6 @@ def step_rows(history: History) -> list[Row]:
     return [
         {
             "generation": event.generation,
-            "members": len(event.rewards),
             **_band(event.rewards),
             **{name: getattr(event, name) for name in ("tokens", "empty", "step", "noise")},
         }

@@ -25,8 +25,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from symbiont_ecology.base.errors import ConfigError, EcologyError, RunError
-from symbiont_ecology.base.files import Stamp, stamp_of, write_whole
+from symbiont_ecology.base.errors import ConfigError, EcologyError
+from symbiont_ecology.base.files import Stamp, stamp_of
 from symbiont_ecology.extensions.evoscope.history import History
 from symbiont_ecology.extensions.evoscope.news import NEWS_KINDS
 from symbiont_ecology.extensions.evoscope.record import PageRecord, run_record
@@ -75,19 +75,6 @@ def page_html(record: PageRecord) -> str:
         name, mark, rest = piece.partition(" }}")
         pieces.append(parts[name] + rest if mark else piece)
     return "".join(pieces)
-
-
-def write_page(text: str, path: Path) -> None:
-    """Write the page; a page that was there is replaced as a whole.
-
-    Raises:
-        RunError: it cannot be written.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RunError(f"cannot write {path}: {error.strerror}") from error
-    write_whole(path, text)
 
 
 def embedded_json(record: Mapping[str, Any]) -> str:
@@ -160,7 +147,7 @@ def live_server(folders: Sequence[Path], port: int = 0) -> ThreadingHTTPServer:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Answers GET and HEAD for the page and its record."""
+    """Answers GET for the page and its record."""
 
     server: _Server
     server_version, sys_version, protocol_version = "evoscope", "", "HTTP/1.1"
@@ -175,9 +162,6 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(self.server.record)
         except EcologyError as error:  # the run's folder is damaged, or gone
             self._send(HTTPStatus.SERVICE_UNAVAILABLE, f"{error}\n".encode())
-
-    def do_HEAD(self) -> None:
-        self.do_GET()
 
     def _answer(self, record: LiveRecord) -> None:
         if self.path == "/":
@@ -207,8 +191,7 @@ class _Handler(BaseHTTPRequestHandler):
         for name, value in headers.items():
             self.send_header(name, value)
         self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
+        self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
         """Say nothing: the terminal is for people."""

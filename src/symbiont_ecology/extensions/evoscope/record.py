@@ -35,7 +35,6 @@ from symbiont_ecology.run.budget import is_complete
 from symbiont_ecology.run.config import dump_config
 from symbiont_ecology.run.open_run import JOURNAL_FILE, lived_seconds
 
-RECORD_SCHEMA = 2
 MAX_FRAMES, MAX_ACTS, MAX_NEWS, MAX_REPLIES = 600, 120_000, 4_000, 3_000
 """Moments that the slider knows, rows of answers, news, replies."""
 MAX_TEXT = 400
@@ -95,7 +94,6 @@ def log_record(history: History) -> PageRecord:
         organelles[organelle_id]["isLesser"] = True
     left_out = _log_left_out(history, frames, (len(chosen), len(news)))
     return {
-        "schema": RECORD_SCHEMA,
         "generations": history.generation,
         "frames": {"width": frames.width, "ends": frames.ends},
         "curves": _curves(history, frames),
@@ -246,13 +244,8 @@ def _evaluation_rows(folder: Path) -> list[PageRecord]:
     except RunError:  # of another version
         return []
     return [
-        {
-            "generation": line.generation,
-            "routing": line.routing,
-            "accuracy": asdict(line.accuracy),
-            "asked": line.asked,
-        }
-        for line in lines
+        {"generation": one.generation, "routing": one.routing, "accuracy": asdict(one.accuracy)}
+        for one in lines
     ]
 
 

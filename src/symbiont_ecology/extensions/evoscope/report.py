@@ -20,7 +20,7 @@ from symbiont_ecology.base.errors import RunError
 from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.registry import kind_of
 from symbiont_ecology.base.statistics import Interval, wilson
-from symbiont_ecology.base.types import OrganelleId, cell_family
+from symbiont_ecology.base.types import cell_family
 from symbiont_ecology.evaluate.evaluation_log import LoggedEvaluation, logged
 from symbiont_ecology.extensions.evoscope.history import LATE, History, Trial
 from symbiont_ecology.extensions.evoscope.news import News
@@ -50,14 +50,6 @@ class TracedNumber:
     def text(self) -> str:
         """The figure as the report shows it."""
         return format(self.value, self.form)
-
-
-@dataclass(frozen=True)
-class ServedUsers:
-    """The users of an organelle at the end."""
-
-    id: OrganelleId
-    users: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -174,16 +166,6 @@ class RunReport:
         return sorted({act.user for act in self.history.acts if act.user})
 
     @cached_property
-    def serving(self) -> list[ServedUsers]:
-        """The users of each organelle at the end, the busiest first."""
-        by_server: dict[OrganelleId, list[str]] = {}
-        for user, server in {entry.user: entry.id for entry in self.history.servings}.items():
-            if server in self.history.taxa and self.history.taxa[server].died is None:
-                by_server.setdefault(server, []).append(user)
-        served = [ServedUsers(server, tuple(sorted(users))) for server, users in by_server.items()]
-        return sorted(served, key=lambda entry: (-len(entry.users), entry.id))
-
-    @cached_property
     def families(self) -> list[tuple[str, Interval, int | None]]:
         """Of each family: its late share of right answers, and the generation since which it is
         solved."""
@@ -206,11 +188,6 @@ class RunReport:
         news = self.history.world_news()
         news += [entry for entry in self.history.chronicle.news if entry.kind in TOLD_KINDS]
         return sorted(news[:MAX_NEWS_TOLD], key=lambda entry: entry.generation)
-
-    @property
-    def merge_count(self) -> int:
-        """Number of births of several parents."""
-        return sum(entry.kind == "merge" for entry in self.history.chronicle.news)
 
     @property
     def _late(self) -> int:

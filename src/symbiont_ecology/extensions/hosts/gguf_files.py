@@ -16,9 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from symbiont_ecology.base.errors import HostError, lines_of
 from symbiont_ecology.extensions.hosts.packages import FACTS_FILE, made_once, sha256_of
-from symbiont_ecology.model.locating import MAX_LAYERS, Tell, host_sources
+from symbiont_ecology.model.locating import MAX_LAYERS, Tell, expected, host_sources
 
 _LONE_DIGITS = ("smollm",)
 """Kinds of pre-tokenizer that part every digit, which the reader of transformers does not know."""
@@ -75,14 +74,19 @@ def convert(file: Path, folder: Path, tell: Tell, facts: Mapping[str, object]) -
 
 
 def _read(file: Path) -> tuple[Any, Any]:
-    """Return the model in float32 and its tokenizer. Three libraries read a file from anywhere."""
+    """Return the model in float32 and its tokenizer.
+
+    Three libraries read a file from anywhere. They fail on damage in any way, and tokenizers raises
+    ``Exception`` itself.
+    """
     import gguf
     import torch
     import transformers
     from tokenizers import pre_tokenizers
 
     source: dict[str, Any] = {"gguf_file": file.name, "local_files_only": True}
-    try:
+    readable = f"a causal language model in {file} that transformers can read"
+    with expected(readable, Exception):
         _check_header(file)
         fields = gguf.GGUFReader(file).fields
         for name, field in fields.items():  # which become modules one by one
@@ -94,11 +98,6 @@ def _read(file: Path) -> tuple[Any, Any]:
             )
             tokenizer = transformers.AutoTokenizer.from_pretrained(str(file.parent), **source)
         kind = fields.get("tokenizer.ggml.pre")
-    except Exception as error:
-        raise HostError(
-            f"expected a causal language model in {file} that transformers can read, got: "
-            f"{lines_of(error)[0]:.200}"
-        ) from error
     if kind is not None and kind.contents() in _LONE_DIGITS:
         # Read digits one by one, then bytes: as the model was trained (arXiv:2502.02737).
         digits = pre_tokenizers.Digits(individual_digits=True)

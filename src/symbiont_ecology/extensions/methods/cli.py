@@ -86,12 +86,7 @@ def evolve(
 def tell_lives(lived: Run) -> None:
     """Print every life's ranking, the tree of variants, the best of them and what to do next."""
     from symbiont_ecology.extensions.evoscope.history import History
-    from symbiont_ecology.extensions.evoscope.methods import (
-        CONVERGED_GAIN,
-        CONVERGED_LIVES,
-        has_converged,
-        lives_of,
-    )
+    from symbiont_ecology.extensions.evoscope.methods import lives_of
 
     lives = lives_of(History.of_run(lived.folder))
     if not lives:
@@ -100,9 +95,6 @@ def tell_lives(lived: Run) -> None:
     for life in lives:
         _tell_life(life)
     Console().print(_tree(lives))
-    if has_converged(lives):
-        gain, count = CONVERGED_GAIN, CONVERGED_LIVES
-        print(f"converged: the best fitness rose by less than {gain:.0%} over {count} lives")
     best, longer = lives[-1].ranking[0], 2 * len(lives)
     print(
         f"best: {best.id}, fitness {best.fitness:.3f}, {_said(best.genes)}\n"

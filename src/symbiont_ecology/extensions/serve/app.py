@@ -7,6 +7,7 @@ import json
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
+from datetime import UTC, datetime
 from functools import partial
 from typing import TypeVar
 
@@ -23,8 +24,8 @@ from symbiont_ecology.extensions.serve.journal import GivenVerdict
 from symbiont_ecology.extensions.serve.limits import (
     Access,
     ApiKeys,
-    BodyLimit,
-    HttpLimits,
+    HttpGuard,
+    ServiceLimits,
     check_place,
 )
 from symbiont_ecology.extensions.serve.messages import Ask, refusal_of
@@ -34,10 +35,9 @@ from symbiont_ecology.extensions.serve.openai_api import (
     chat_answer,
     chat_chunk,
     error_body,
-    now,
     usage_chunk,
 )
-from symbiont_ecology.extensions.serve.pages import ServiceMetrics, ServicePages, TimedRequests
+from symbiont_ecology.extensions.serve.pages import ServicePages, metrics_text
 from symbiont_ecology.extensions.serve.scheduler import AnswerJob
 from symbiont_ecology.extensions.serve.streaming import NewToken
 from symbiont_ecology.extensions.serve.world import family_of, prompt_of
@@ -51,19 +51,19 @@ _Heard = TypeVar("_Heard")
 class ServiceApp:
     """Answers requests through an engine's client; ``asgi`` is what a web server runs."""
 
-    def __init__(self, engine: EngineClient, keys: ApiKeys | None, limits: HttpLimits) -> None:
+    def __init__(self, engine: EngineClient, keys: ApiKeys | None, limits: ServiceLimits) -> None:
         self._engine, self._keys, self._limits = engine, keys, limits
-        self._metrics, pages = ServiceMetrics(), ServicePages(engine.folder)
+        self._began, pages = datetime.now(UTC), ServicePages(engine.folder)
         self.asgi = app = FastAPI(
             title="symbiont serve",
-            openapi_url=None,
+            docs_url=None,  # pages that load scripts from elsewhere
+            redoc_url=None,
             dependencies=[Depends(check_place)] if keys is None else [],
             exception_handlers=dict.fromkeys(
                 (RequestValidationError, HttpError, EcologyError), _refused
             ),
         )
-        app.add_middleware(BodyLimit)
-        app.add_middleware(TimedRequests, metrics=self._metrics)
+        app.add_middleware(HttpGuard)
         app.post("/v1/chat/completions")(self.chat)
         app.post("/v1/feedback")(self.feedback)
         app.get("/v1/models")(self.models)
@@ -73,7 +73,6 @@ class ServiceApp:
         for_all = [Depends(self._check_application)]
         app.get("/ecology", dependencies=for_all)(pages.ecology)
         app.get("/record.json", dependencies=for_all)(pages.record)
-        app.get("/openapi.json", include_in_schema=False)(self._description)
 
     async def chat(self, wanted: ChatRequest, request: Request) -> Response:
         """Answer a conversation."""
@@ -96,7 +95,7 @@ class ServiceApp:
 
     async def models(self, request: Request) -> Response:
         """List the models: the ecology, the bare host, and for applications each organelle."""
-        access, moment = self._access(request), now()
+        access, moment = self._access(request), int(self._began.timestamp())
         organelles = self._engine.state.names if access.is_application else ()
         data = [
             {"id": name, "object": "model", "created": moment, "owned_by": "symbiont"}
@@ -121,13 +120,8 @@ class ServiceApp:
     async def metrics(self, request: Request) -> Response:
         """Return the metrics for Prometheus."""
         self._access(request)
-        text = self._metrics.text(await self._heard(self._engine.tell_status))
+        text = metrics_text(await self._heard(self._engine.tell_status))
         return Response(text, media_type="text/plain; version=0.0.4")
-
-    async def _description(self, request: Request) -> Response:
-        """Return the description of the API."""
-        self._access(request)
-        return JSONResponse(self.asgi.openapi())
 
     def _known(self, request: Request) -> Access | None:
         """Return the rights of the caller's key; all of them, if there are no keys."""
@@ -171,7 +165,6 @@ class ServiceApp:
             choices=wanted.n or 1,
             seed=wanted.seed,
             wanted=self._organelle(wanted.model, access),
-            is_limited=limit is not None,
         )
 
     def _organelle(self, model: str, access: Access) -> str | None:
@@ -200,8 +193,7 @@ class ServiceApp:
     def _streamed(self, job: AnswerJob, wanted: ChatRequest) -> Response:
         """Return an answer as server-sent events. The last one says that it is on the disk."""
         loop, queue = asyncio.get_running_loop(), asyncio.Queue[tuple[int, NewToken] | object]()
-        moment = now()
-        chunk = partial(chat_chunk, job, wanted.model, moment)
+        chunk = partial(chat_chunk, job, wanted.model)
         job.told = lambda choice, token: _soon(loop, queue.put_nowait, (choice, token))
         job.done = lambda error: _soon(loop, queue.put_nowait, error)
         self._submit(job)
@@ -221,7 +213,7 @@ class ServiceApp:
                 for choice, reply in enumerate(job.replies):
                     yield _event(chunk(choice, {}, reply[-1].end))
                 if wanted.stream_options and wanted.stream_options.include_usage:
-                    yield _event(usage_chunk(job, wanted.model, moment))
+                    yield _event(usage_chunk(job, wanted.model))
                 yield "data: [DONE]\n\n"
             finally:
                 self._engine.cancel(job)

@@ -16,10 +16,9 @@ from symbiont_ecology.cli.console import command_line
 from symbiont_ecology.cli.options import Overrides, argument, option, resumable_folder
 
 if TYPE_CHECKING:
-    from symbiont_ecology.extensions.serve.endpoint import EngineEndpoint
-    from symbiont_ecology.extensions.serve.http_process import HttpProcess
-    from symbiont_ecology.extensions.serve.limits import ApiKeys, HttpLimits
-    from symbiont_ecology.extensions.serve.service import Service, ServiceLimits
+    from symbiont_ecology.extensions.serve.http_process import HttpProcess, HttpSettings
+    from symbiont_ecology.extensions.serve.limits import ApiKeys
+    from symbiont_ecology.extensions.serve.service import Service
     from symbiont_ecology.run.config import RunConfig
 
 LOOPBACK_ADDRESSES = ("127.0.0.1", "localhost", "::1")
@@ -55,9 +54,8 @@ def serve(
     to talk with it is at /.
     """
     _check_extra()
-    from symbiont_ecology.extensions.serve.http_process import log_to_stderr
-    from symbiont_ecology.extensions.serve.limits import HttpLimits
-    from symbiont_ecology.extensions.serve.service import ServiceLimits
+    from symbiont_ecology.extensions.serve.http_process import HttpSettings, log_to_stderr
+    from symbiont_ecology.extensions.serve.limits import ServiceLimits
 
     api_keys = _keys(keys, address)
     if not 0 <= learn_share <= 1:
@@ -68,10 +66,11 @@ def serve(
             f"{timeout:g} and {patience:g}"
         )
     config, folder, is_new = _run(run, overrides or [], out)
-    limits, http = ServiceLimits(learn_share, patience), HttpLimits(timeout, max_tokens)
+    limits = ServiceLimits(learn_share, patience, timeout, max_tokens)
+    settings = HttpSettings(config, folder, api_keys, limits)
     listener = _listener(address, port)
     log_to_stderr()
-    _load_and_serve(config, folder, listener, api_keys, limits, http, is_new=is_new)
+    _load_and_serve(settings, listener, is_new=is_new)
 
 
 def key_command(
@@ -92,11 +91,10 @@ def _check_extra() -> None:
     """Refuse if a package of the server is not installed."""
     try:
         import fastapi
-        import prometheus_client
         import uvicorn
     except ImportError as error:
         raise MissingExtraError("symbiont serve", error.name or "fastapi", "serve") from error
-    _ = fastapi, prometheus_client, uvicorn
+    _ = fastapi, uvicorn
 
 
 def _keys(path: Path | None, address: str) -> ApiKeys | None:
@@ -111,36 +109,27 @@ def _keys(path: Path | None, address: str) -> ApiKeys | None:
     return None if path is None else ApiKeys.read(path)
 
 
-def _load_and_serve(
-    config: RunConfig,
-    folder: Path,
-    listener: socket.socket,
-    keys: ApiKeys | None,
-    limits: ServiceLimits,
-    http: HttpLimits,
-    *,
-    is_new: bool,
-) -> None:
+def _load_and_serve(settings: HttpSettings, listener: socket.socket, *, is_new: bool) -> None:
     """Load the host, open the run, and serve it until a signal comes."""
     from symbiont_ecology.extensions.serve.endpoint import EngineEndpoint
-    from symbiont_ecology.extensions.serve.http_process import HttpProcess, HttpSettings
+    from symbiont_ecology.extensions.serve.http_process import HttpProcess
     from symbiont_ecology.extensions.serve.service import opened_service
     from symbiont_ecology.model.engines import engines
     from symbiont_ecology.run.build import host_source
 
+    config, folder = settings.config, settings.folder
     engines.build(config.host.engine).reach()
-    where = _told_address(listener, folder, keys is not None)
-    with closing(HttpProcess(listener, HttpSettings(config, folder, keys, http))) as process:
+    where = _told_address(listener, folder, settings.keys is not None)
+    with closing(HttpProcess(listener, settings)) as process:
         print(f"loading {config.host.model} …", file=sys.stderr)
         kernel = host_source(config).load()
-        with opened_service(config, folder, kernel, limits, is_new=is_new) as service:
+        with opened_service(config, folder, kernel, settings.limits, is_new=is_new) as service:
             if not process.is_alive:
                 raise RunError("the process of HTTP could not begin: what it said is above")
-            endpoint = EngineEndpoint(service, process.channel)
-            endpoint.listen()
+            EngineEndpoint(service, process.channel).listen()
             gc.collect()
             gc.freeze()  # a search through all that is loaded would stop the service each time
-            _serve(service, endpoint, process, where, folder)
+            _serve(service, process, where, folder)
 
 
 def _run(name: str, overrides: list[str], out: Path | None) -> tuple[RunConfig, Path, bool]:
@@ -179,9 +168,7 @@ def _run(name: str, overrides: list[str], out: Path | None) -> tuple[RunConfig, 
     return config, folder, not (folder / STATE_FILE).exists()
 
 
-def _serve(
-    service: Service, endpoint: EngineEndpoint, process: HttpProcess, where: str, folder: Path
-) -> None:
+def _serve(service: Service, process: HttpProcess, where: str, folder: Path) -> None:
     """Run the engine in this thread, until a signal. Then answers in flight are finished while HTTP
     still says that nobody new is let in, HTTP ends, and a checkpoint is made."""
     is_told = False
@@ -198,7 +185,7 @@ def _serve(
     handlers = {name: signal.signal(name, stop) for name in (signal.SIGINT, signal.SIGTERM)}
     print(where, file=sys.stderr)
     try:
-        service.live(endpoint.close)
+        service.live()
     finally:
         for name, handler in handlers.items():
             signal.signal(name, handler)

@@ -9,7 +9,7 @@ meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 
@@ -76,7 +76,7 @@ class ContinuousBatch:
         """Check that a request can be answered at all.
 
         Raises:
-            HostError: it has no room in the host's positions, or asks for no token.
+            HostError: it has no room in the host's positions, or no prompt.
             AdapterError: its adapter does not fit.
         """
         request.check(self._decoder.shape.max_positions)
@@ -135,13 +135,20 @@ class ContinuousBatch:
         return [*self._rows, *self._waiting]
 
     def _slot_for(self, weights: AdapterWeights | None) -> int | None:
-        """Return the slot of an adapter, which is placed there; None if all are in use."""
+        """Return the slot of an adapter; it is placed in an empty one, or else in one that no row
+        uses. None if all are in use."""
         if weights is None:
             return HOST_SLOT
-        slot = find_slot(weights, self._slots, {row.slot for row in self._all})
-        if slot is not None:
-            self._slots[slot] = weights
-            self._bank.place(slot, weights)
+        for slot, adapter in enumerate(self._slots):
+            if adapter is weights:
+                return slot
+        used = {row.slot for row in self._all}
+        free = [slot for slot in range(len(self._slots)) if slot not in used]
+        if not free:
+            return None
+        slot = next((slot for slot in free if self._slots[slot] is None), free[0])
+        self._slots[slot] = weights
+        self._bank.place(slot, weights)
         return slot
 
     def _admit(self) -> Tensor:
@@ -246,16 +253,3 @@ def _ready(text: str, stops: Sequence[str]) -> int:
                 count = max(count, size)
                 break
     return len(text) - count
-
-
-def find_slot(
-    weights: AdapterWeights, held: Sequence[AdapterWeights | None], used: Collection[int]
-) -> int | None:
-    """Return the slot of an adapter, or else one for it: an empty slot first, then one that nobody
-    uses. None if all are in use."""
-    for slot, adapter in enumerate(held):
-        if adapter is weights:
-            return slot
-    free = [slot for slot in range(len(held)) if slot not in used]
-    empty = [slot for slot in free if held[slot] is None]
-    return next(iter(empty or free), None)

@@ -33,21 +33,12 @@ class EngineEndpoint:
     def __init__(self, service: Service, channel: Channel) -> None:
         self._service, self._channel = service, channel
         self._jobs = dict[str, AnswerJob]()
-        self._is_closed = False
-        service.changed = self._tell_state
+        service.changed, service.drained = self._tell_state, self._tell_drained
         self._tell_state()
 
-    def listen(self) -> threading.Thread:
-        """Answer messages in a thread, which is returned."""
-        thread = threading.Thread(target=self._answer, name="channel", daemon=True)
-        thread.start()
-        return thread
-
-    def close(self) -> None:
-        """Say that nobody waits for an answer any more. May be called several times."""
-        if not self._is_closed:
-            self._is_closed = True
-            self._channel.send(Closed())
+    def listen(self) -> None:
+        """Answer messages in a thread."""
+        threading.Thread(target=self._answer, name="channel", daemon=True).start()
 
     def _answer(self) -> None:
         try:
@@ -77,6 +68,10 @@ class EngineEndpoint:
         names, is_stopping = tuple(sorted(service.snapshot.weights)), service.is_stopping
         temperature, stop = practice.temperature, practice.stop
         self._channel.send(State(names, is_stopping, temperature, stop, service.is_chat))
+
+    def _tell_drained(self) -> None:
+        self._service.drained = lambda: None  # it is said once
+        self._channel.send(Closed())
 
     def _status(self) -> ServiceStatus:
         service, journal = self._service, self._service.journal

@@ -19,7 +19,7 @@ import uvicorn
 from symbiont_ecology.base.registry import load_plugin
 from symbiont_ecology.extensions.serve.app import ServiceApp
 from symbiont_ecology.extensions.serve.client import EngineClient
-from symbiont_ecology.extensions.serve.limits import ApiKeys, HttpLimits
+from symbiont_ecology.extensions.serve.limits import ApiKeys, ServiceLimits
 from symbiont_ecology.extensions.serve.messages import Channel, Message
 from symbiont_ecology.run.build import mixture
 from symbiont_ecology.run.config import RunConfig
@@ -37,7 +37,7 @@ class HttpSettings:
     config: RunConfig
     folder: Path
     keys: ApiKeys | None
-    limits: HttpLimits
+    limits: ServiceLimits
 
 
 class HttpProcess:

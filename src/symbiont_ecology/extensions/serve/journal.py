@@ -16,6 +16,7 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -165,17 +166,10 @@ class Journal:
         Raises:
             RunError: they are not.
         """
-        is_written, errors = threading.Event(), list[RunError]()
-
-        def done(error: RunError | None) -> None:
-            if error is not None:
-                errors.append(error)
-            is_written.set()
-
-        self.append(entries, done)
-        is_written.wait()
-        if errors:
-            raise errors[0]
+        written = Future[RunError | None]()
+        self.append(entries, written.set_result)
+        if (error := written.result()) is not None:
+            raise error
 
     def close(self) -> None:
         """Write what waits, and end the thread."""

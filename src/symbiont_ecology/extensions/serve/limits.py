@@ -24,21 +24,29 @@ Receive = Callable[[], Awaitable[AsgiMessage]]
 Send = Callable[[AsgiMessage], Awaitable[None]]
 AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 MAX_BODY_BYTES, MAX_BODY_SECONDS = 512 * 1024, 30.0
+NO_GUESSING = (b"x-content-type-options", b"nosniff")
 KEY_PREFIX = "symbiont-"
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 
 
 @dataclass(frozen=True)
-class HttpLimits:
-    """The longest time of an answer, and its new tokens at most."""
+class ServiceLimits:
+    """Limits of a service.
 
+    ``learn_share`` is the part of the time that learning may take while somebody waits, 0 for
+    never. ``patience`` are seconds that a verdict waits for others to be learned with. An answer
+    may take ``seconds``, and have ``max_tokens`` new tokens.
+    """
+
+    learn_share: float = 0.25
+    patience: float = 5.0
     seconds: float = 120.0
     max_tokens: int = 256
 
 
-class BodyLimit:
+class HttpGuard:
     """ASGI middleware: a request that is too large, or too slow, is refused before it is read
-    whole."""
+    whole, and browsers must not guess the type of an answer."""
 
     def __init__(self, app: AsgiApp) -> None:
         self._app = app
@@ -62,7 +70,12 @@ class BodyLimit:
                 raise HTTPException(413, f"expected at most {MAX_BODY_BYTES} bytes")
             return message
 
-        await self._app(scope, bounded, send)
+        async def marked(message: AsgiMessage) -> None:
+            if message["type"] == "http.response.start":
+                message = {**message, "headers": [*message["headers"], NO_GUESSING]}
+            await send(message)
+
+        await self._app(scope, bounded, marked)
 
 
 async def check_place(request: Request) -> None:

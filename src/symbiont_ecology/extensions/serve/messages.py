@@ -40,8 +40,7 @@ class Ask:
     """A request for ``choices`` replies to a prompt, which is as the host is asked.
 
     ``limit`` is in new tokens per reply, ``seconds`` is the time that all of it may take.
-    ``wanted`` names the organelle that is asked; None leaves that to the strategy. A request that
-    ``is_limited`` needs room for all tokens of its limit, since somebody named that number.
+    ``wanted`` names the organelle that is asked; None leaves that to the strategy.
     """
 
     id: str
@@ -54,7 +53,6 @@ class Ask:
     choices: int = 1
     seed: int | None = None
     wanted: OrganelleId | None = None
-    is_limited: bool = True
     is_streamed: bool = False
 
 

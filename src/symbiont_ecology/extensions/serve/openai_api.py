@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
@@ -59,8 +58,6 @@ class StreamOptions(BaseModel):
 class ChatRequest(BaseModel):
     """``POST /v1/chat/completions``. Other fields are ignored."""
 
-    model_config = ConfigDict(extra="ignore")
-
     messages: list[ChatMessage] = Field(min_length=1, max_length=MAX_MESSAGES)
     model: str = "ecology"
     temperature: float | None = Field(None, ge=0, le=2)
@@ -97,19 +94,11 @@ class FeedbackRequest(BaseModel):
     user: UserName | None = None
 
 
-ERROR_TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error"}
-
-
 def error_body(status: int, message: str) -> bytes:
     """Return an error as JSON."""
-    kind = ERROR_TYPES.get(status, "invalid_request_error" if status < 500 else "server_error")
+    kind = "invalid_request_error" if status < 500 else "server_error"
     error = {"message": message, "type": kind, "param": None, "code": None}
     return json.dumps({"error": error}).encode()
-
-
-def now() -> int:
-    """Return the seconds since 1970."""
-    return int(datetime.now(UTC).timestamp())
 
 
 def chat_answer(job: AnswerJob, model: str) -> dict[str, object]:
@@ -123,25 +112,23 @@ def chat_answer(job: AnswerJob, model: str) -> dict[str, object]:
         }
         for index, (text, reply) in enumerate(zip(job.texts, job.replies, strict=True))
     ]
-    head = _head(job, model, "chat.completion", now())
-    return head | {"choices": choices, "usage": job.usage}
+    return _head(job, model, "chat.completion") | {"choices": choices, "usage": job.usage}
 
 
 def chat_chunk(
-    job: AnswerJob, model: str, moment: int, choice: int, delta: Mapping[str, str], reason: str = ""
+    job: AnswerJob, model: str, choice: int, delta: Mapping[str, str], reason: str = ""
 ) -> dict[str, object]:
     """Return a ``chat.completion.chunk``; the last one of a reply says why it ends."""
     told = {"index": choice, "delta": delta, "logprobs": None, "finish_reason": reason or None}
-    return _head(job, model, "chat.completion.chunk", moment) | {"choices": [told]}
+    return _head(job, model, "chat.completion.chunk") | {"choices": [told]}
 
 
-def usage_chunk(job: AnswerJob, model: str, moment: int) -> dict[str, object]:
+def usage_chunk(job: AnswerJob, model: str) -> dict[str, object]:
     """Return the chunk behind all others, with the tokens of the answer."""
-    head = _head(job, model, "chat.completion.chunk", moment)
-    return head | {"choices": [], "usage": job.usage}
+    return _head(job, model, "chat.completion.chunk") | {"choices": [], "usage": job.usage}
 
 
-def _head(job: AnswerJob, model: str, kind: str, moment: int) -> dict[str, object]:
-    head = {"id": job.ask.id, "object": kind, "created": moment, "model": model}
+def _head(job: AnswerJob, model: str, kind: str) -> dict[str, object]:
+    head = {"id": job.ask.id, "object": kind, "created": job.created, "model": model}
     # A stream begins before anybody is chosen.
     return head | {"system_fingerprint": None, "organelle": job.organelle or None}

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 import numpy as np
 
@@ -26,8 +27,6 @@ from symbiont_ecology.extensions.serve.world import ServingSnapshot, generator_o
 
 DECAY = 0.9
 """Factor on a measured time for each step in which it is only used."""
-Encode = Callable[[Sequence[str]], Sequence[np.ndarray]]
-"""Token ids of prompts."""
 Clock = Callable[[], float]
 """Seconds that never go back, as ``time.monotonic``."""
 
@@ -46,9 +45,11 @@ class AnswerJob:
     organelle: OrganelleId = ""
     prompt_tokens: int = 0
     replies: list[list[NewToken]] = field(init=False)
+    created: int = field(default_factory=lambda: int(datetime.now(UTC).timestamp()))
+    """Seconds since 1970."""
     is_cancelled: bool = False
-    deadline: float = math.inf
-    """Moment on the scheduler's clock after which it is given up."""
+    submitted: float = 0.0
+    """Moment on the scheduler's clock."""
 
     def __post_init__(self) -> None:
         self.replies = [[] for _ in range(self.ask.choices)]
@@ -76,7 +77,7 @@ class Scheduler:
     def __init__(
         self,
         batch: AnswerBatch,
-        encode: Encode,
+        encode: Callable[[Sequence[str]], Sequence[np.ndarray]],
         journal: Journal,
         positions: int,
         clock: Clock = time.monotonic,
@@ -86,16 +87,13 @@ class Scheduler:
         self._new, self._changed = deque[AnswerJob](), threading.Condition()
         self._pending = deque[tuple[AnswerJob, int, StreamedRequest]]()
         self._rows: dict[RowId, tuple[AnswerJob, int]] = {}
-        self._open = 0
         self._writing = 0.0  # seconds that a step took in which no prompt was read
         self._prefill_from = 0.0  # on the clock; before it no prompts, while others write
-        self.tally = Counter(answers=0, late=0, prompt_tokens=0, new_tokens=0)
-        """Counts since it began."""
-
-    @property
-    def open_jobs(self) -> int:
+        self.open_jobs = 0
         """Number of jobs that are not done."""
-        return self._open
+        names = "answers", "answer_seconds", "late", "prompt_tokens", "new_tokens"
+        self.tally: dict[str, float] = dict.fromkeys(names, 0)
+        """Counts since it began."""
 
     @property
     def rows(self) -> int:
@@ -104,9 +102,9 @@ class Scheduler:
 
     def submit(self, job: AnswerJob) -> None:
         """Take a job."""
-        job.deadline = self._clock() + job.ask.seconds
+        job.submitted = self._clock()
         with self._changed:
-            self._open += 1
+            self.open_jobs += 1
             self._new.append(job)
             self._changed.notify()
 
@@ -145,7 +143,8 @@ class Scheduler:
             if message.row not in self._rows:  # another reply to the same job was lost
                 continue
             if isinstance(message, LostRow):
-                self._give_up([self._rows[message.row][0]], RunError(str(message.error)))
+                job, _ = self._rows[message.row]
+                self._give_up([job], RunError(str(message.error)))
             else:
                 self._tell(message)
         return bool(messages)
@@ -193,9 +192,8 @@ class Scheduler:
         (prompt,) = self._encode(
             [prepend_phrase(weights.phrase, ask.prompt) if weights else ask.prompt]
         )
-        job.prompt_tokens, limit = len(prompt), ask.limit
-        if not ask.is_limited:
-            limit = max(min(limit, self._positions - len(prompt)), 1)
+        job.prompt_tokens = len(prompt)
+        limit = max(min(ask.limit, self._positions - len(prompt)), 1)
         requests = [
             StreamedRequest(
                 prompt,
@@ -216,7 +214,7 @@ class Scheduler:
         leavers = {
             id(job): job
             for job in (*pending, *(job for job, _ in self._rows.values()))
-            if job.is_cancelled or job.deadline < now
+            if job.is_cancelled or now > job.submitted + job.ask.seconds
         }
         self.tally["late"] += sum(not job.is_cancelled for job in leavers.values())
         error = RequestRefusedError(504, "the answer took too long: ask for fewer tokens")
@@ -255,8 +253,10 @@ class Scheduler:
 
     def _end(self, job: AnswerJob, error: EcologyError | None) -> None:
         with self._changed:
-            self._open -= 1
-            self.tally["answers"] += error is None
+            self.open_jobs -= 1
+            if error is None:
+                self.tally["answers"] += 1
+                self.tally["answer_seconds"] += self._clock() - job.submitted
         job.done(error)
 
 

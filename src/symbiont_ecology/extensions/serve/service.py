@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,10 +21,11 @@ from symbiont_ecology.base.types import Item
 from symbiont_ecology.ecology.strategies import strategies
 from symbiont_ecology.extensions.serve.continuous import ContinuousBatch
 from symbiont_ecology.extensions.serve.journal import GenerationBegun, Journal
+from symbiont_ecology.extensions.serve.limits import ServiceLimits
 from symbiont_ecology.extensions.serve.scheduler import Clock, Scheduler
 from symbiont_ecology.extensions.serve.streaming import AnswerBatch, BatchingEngine
 from symbiont_ecology.extensions.serve.tasks import ServiceUsers
-from symbiont_ecology.extensions.serve.world import JudgedItems, ServingSnapshot
+from symbiont_ecology.extensions.serve.world import ServingSnapshot, judged_items
 from symbiont_ecology.model.engines import engines
 from symbiont_ecology.run.budget import budget_phase
 from symbiont_ecology.run.config import RunConfig
@@ -46,18 +47,6 @@ GRACE = 25.0
 
 class UnfinishedError(RunError):
     """A generation was not done when its service had to end. The next start lives it anew."""
-
-
-@dataclass(frozen=True)
-class ServiceLimits:
-    """Limits of a service.
-
-    ``learn_share`` is the part of the time that learning may take while somebody waits, 0 for
-    never. ``patience`` are seconds that a verdict waits for others to be learned with.
-    """
-
-    learn_share: float = 0.25
-    patience: float = 5.0
 
 
 class Service:
@@ -83,17 +72,18 @@ class Service:
         tasks = run.runtime.tasks
         assert tasks.users is not None  # ``opened_service`` has checked it
         self._users = tasks.users.config
-        self._judged_items = JudgedItems(tasks, kernel, run.runtime.strategy.phrases)
+        self._kernel = kernel
         self._pose(())
         self.learning_error = ""
         """The reason if learning stopped. It may hold words of users."""
         self.changed: Callable[[], None] = lambda: None
         """Called when other organelles live, and when the service begins to drain."""
+        self.drained: Callable[[], None] = lambda: None
+        """Called, again and again, once a drained service owes nobody an answer, or is late."""
         self.left_out = 0
         self.seconds_learning = 0.0
         self._since, self._resting_until = 0.0, 0.0
         self._drain_until: float | None = None
-        self._drained: Callable[[], None] = lambda: None
         self._is_stopped, self._is_said = False, False
         self._first_waiting: float | None = None
         self.snapshot = self._snapshot()
@@ -124,13 +114,8 @@ class Service:
         """True while nobody new is let in."""
         return self._drain_until is not None
 
-    def live(self, drained: Callable[[], None] = lambda: None) -> None:
-        """Answer, and learn from verdicts, until ``stop``; then make a checkpoint.
-
-        After ``drain``, ``drained`` is called once nobody waits for an answer any more, or the
-        grace is over; it may be called several times.
-        """
-        self._drained = drained
+    def live(self) -> None:
+        """Answer, and learn from verdicts, until ``stop``; then make a checkpoint."""
         while not (self._is_stopped and not self.scheduler.open_jobs):
             self._tell_drained()
             is_busy = self.scheduler.step(self.snapshot)
@@ -150,7 +135,7 @@ class Service:
             self._is_said = True
             self.changed()
         if self._is_late or (self.is_stopping and not self.scheduler.open_jobs):
-            self._drained()
+            self.drained()
 
     def _is_due(self) -> bool:
         """Return True if verdicts wait to be learned from, and the time for it has come."""
@@ -160,20 +145,16 @@ class Service:
             return False
         now = self._clock()
         self._first_waiting = self._first_waiting or now
-        is_enough = count >= self._batch_size()
+        is_enough = count >= self._users.questions
         is_old = now - self._first_waiting >= self.limits.patience
         return (is_enough or is_old) and now >= self._resting_until
-
-    def _batch_size(self) -> int:
-        """Return the usual number of verdicts of a generation."""
-        return self._users.questions
 
     def _learn(self) -> None:
         """Live one generation on the verdicts that wait. Answering goes on if it fails."""
         self._first_waiting = None
         start = self._since = self._clock()
-        limit = MAX_BATCHES * self._batch_size()
-        count = min(self.journal.verdicts, self.journal.learned + limit)
+        limit = self.journal.learned + MAX_BATCHES * self._users.questions
+        count = min(self.journal.verdicts, limit)
         try:
             self.journal.write(GenerationBegun(self.generation, count))
             self._live_generation()
@@ -193,8 +174,9 @@ class Service:
         """
         try:
             with blamed(RunError):
-                replies = self.journal.judged_in(self.generation)
-                items = self._judged_items.of(replies)
+                replies, runtime = self.journal.judged_in(self.generation), self.run.runtime
+                phrases = runtime.strategy.phrases
+                items = judged_items(replies, runtime.tasks, self._kernel, phrases)
                 self._pose(items)
                 self.run.step()
                 self.snapshot = self._snapshot()

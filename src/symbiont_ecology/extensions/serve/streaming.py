@@ -36,13 +36,11 @@ class StreamedRequest:
         """Check that prompt and answer have room in a host's ``most`` positions.
 
         Raises:
-            HostError: they have none, there is no prompt, or no token is asked for.
+            HostError: they have none, or there is no prompt.
         """
         new_tokens = self.max_new_tokens
         if not len(self.prompt):
             raise HostError("expected a prompt of at least one token, got none: write something")
-        if new_tokens < 1:
-            raise HostError(f"expected max_new_tokens >= 1, got {new_tokens}")
         if len(self.prompt) + new_tokens > most:
             raise HostError(
                 f"expected at most {most} tokens for prompt and answer, got {len(self.prompt)} "

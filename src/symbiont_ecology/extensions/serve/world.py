@@ -34,37 +34,34 @@ if TYPE_CHECKING:
     from symbiont_ecology.model.kernel import HostKernel
 
 
-@dataclass(frozen=True)
-class JudgedItems:
-    """Makes items of judged replies, each with the reply, the verdict on it, and its author.
+def judged_items(
+    judged: Sequence[JudgedReply], tasks: TaskMixture, kernel: HostKernel, phrases: Sequence[str]
+) -> tuple[Item, ...]:
+    """Return items of judged replies, each with the reply, the verdict on it, and its author.
 
     Replies behind which the kernel cannot learn are left out: one that fills all positions has no
     room for its end. ``phrases`` may stand in front of a prompt.
     """
+    items = [_judged_item(one, tasks) for one in judged]
+    longest = kernel.longest_lesson
+    return tuple(item for item in items if _lesson_tokens(item, kernel, phrases) <= longest)
 
-    tasks: TaskMixture
-    kernel: HostKernel
-    phrases: Sequence[str] = ()
 
-    def of(self, judged: Sequence[JudgedReply]) -> tuple[Item, ...]:
-        """Return the items, without those that are left out."""
-        items = map(self._item, judged)
-        return tuple(item for item in items if self._tokens(item) <= self.kernel.longest_lesson)
+def _judged_item(judged: JudgedReply, tasks: TaskMixture) -> Item:
+    answer, verdict = judged.answer, judged.verdict
+    text, known = answer.replies[verdict.choice], answer.log_probabilities
+    score = known[verdict.choice] if known else None
+    reply = LoggedReply(text, verdict.is_accepted, answer.organelle, score)
+    item = typed_item(answer.user, answer.family, answer.prompt, tasks)
+    return replace(item, logged=reply)
 
-    def _tokens(self, item: Item) -> int:
-        """Tokens of prompt and reply as they are learned, behind the longest phrase."""
-        assert item.logged is not None
-        prompts = [prepend_phrase(phrase, item.prompt) for phrase in ("", *self.phrases)]
-        (reply,) = self.kernel.encode_answers([item.logged.text])
-        return max(map(len, self.kernel.encode(prompts))) + len(reply)
 
-    def _item(self, judged: JudgedReply) -> Item:
-        answer, verdict = judged.answer, judged.verdict
-        text, known = answer.replies[verdict.choice], answer.log_probabilities
-        score = known[verdict.choice] if known else None
-        reply = LoggedReply(text, verdict.is_accepted, answer.organelle, score)
-        item = typed_item(answer.user, answer.family, answer.prompt, self.tasks)
-        return replace(item, logged=reply)
+def _lesson_tokens(item: Item, kernel: HostKernel, phrases: Sequence[str]) -> int:
+    """Return the tokens of prompt and reply as they are learned, behind the longest phrase."""
+    assert item.logged is not None
+    prompts = [prepend_phrase(phrase, item.prompt) for phrase in ("", *phrases)]
+    (reply,) = kernel.encode_answers([item.logged.text])
+    return max(map(len, kernel.encode(prompts))) + len(reply)
 
 
 @dataclass(frozen=True)

@@ -27,9 +27,12 @@ class LivingCanvas {
     const [xs, ys] = [0, 1].map((axis) => places.map((place) => place[axis] * SPACING));
     const margin = 0.62 * SPACING;
     this.box = places.length
-      ? { left: Math.min(...xs) - margin, top: Math.min(...ys) - margin,
+      ? {
+          left: Math.min(...xs) - margin,
+          top: Math.min(...ys) - margin,
           width: Math.max(...xs) - Math.min(...xs) + 2 * margin,
-          height: Math.max(...ys) - Math.min(...ys) + 2 * margin }
+          height: Math.max(...ys) - Math.min(...ys) + 2 * margin,
+        }
       : { left: -SPACING, top: -SPACING, width: 2 * SPACING, height: 2 * SPACING };
     this.most = Math.max(1, ...[...run.books.values()].map((books) => Math.max(...books.balance)));
     this.orbits = new Map(run.users.map((name, place) => [name, (2 * Math.PI * place) / run.users.length]));
@@ -39,7 +42,9 @@ class LivingCanvas {
   // Who is where at the end of a frame: bodies by id, and the place of every user's dot.
   snapshot(frame) {
     if (this.snapshots.has(frame)) return this.snapshots.get(frame);
-    const run = this.run, bodies = new Map(), dots = new Map();
+    const run = this.run,
+      bodies = new Map(),
+      dots = new Map();
     for (const one of run.alive(frame)) {
       const energy = Math.max(run.balance(one.id, frame), 0) / this.most;
       bodies.set(one.id, { x: one.place[0] * SPACING, y: one.place[1] * SPACING, radius: 8 + 24 * Math.sqrt(energy) });
@@ -50,7 +55,12 @@ class LivingCanvas {
       users.forEach((user, place) => {
         const angle = users.length > 1 ? (2 * Math.PI * place) / users.length - Math.PI / 2 : this.orbits.get(user);
         const reach = Math.min(body.radius + 9, 0.46 * SPACING);
-        dots.set(user, { x: body.x + reach * Math.cos(angle), y: body.y + reach * Math.sin(angle), server: id, isAbove: Math.sin(angle) < -0.8 });
+        dots.set(user, {
+          x: body.x + reach * Math.cos(angle),
+          y: body.y + reach * Math.sin(angle),
+          server: id,
+          isAbove: Math.sin(angle) < -0.8,
+        });
       });
     }
     const taken = { bodies, dots };
@@ -61,8 +71,11 @@ class LivingCanvas {
 
   // Draws a moment between two frames.
   draw(moment) {
-    const { run, canvas } = this, frame = Math.min(Math.floor(moment), run.last), part = moment - frame;
-    const scale = devicePixelRatio || 1, { clientWidth: width, clientHeight: height } = canvas;
+    const { run, canvas } = this,
+      frame = Math.min(Math.floor(moment), run.last),
+      part = moment - frame;
+    const scale = devicePixelRatio || 1,
+      { clientWidth: width, clientHeight: height } = canvas;
     if (!width) return; // its card is hidden
     if (canvas.width !== Math.round(width * scale) || canvas.height !== Math.round(height * scale)) {
       canvas.width = Math.round(width * scale);
@@ -82,22 +95,36 @@ class LivingCanvas {
   }
 
   paint(pen, frame, part, zoom) {
-    const run = this.run, now = this.snapshot(frame), next = this.snapshot(Math.min(frame + 1, run.last));
-    const ease = part * part * (3 - 2 * part), ink = cssColour("--ink"), soft = cssColour("--soft");
+    const run = this.run,
+      now = this.snapshot(frame),
+      next = this.snapshot(Math.min(frame + 1, run.last));
+    const ease = part * part * (3 - 2 * part),
+      ink = cssColour("--ink"),
+      soft = cssColour("--soft");
     this.spots = [];
     const bodies = new Map();
     for (const id of new Set([...now.bodies.keys(), ...next.bodies.keys()])) {
-      const from = now.bodies.get(id), to = next.bodies.get(id), one = run.byId.get(id);
+      const from = now.bodies.get(id),
+        to = next.bodies.get(id),
+        one = run.byId.get(id);
       const parent = now.bodies.get(one.parents[0]);
-      const start = from ?? { ...(parent ?? to), radius: 0 }, end = to ?? { ...from, radius: 0 };
+      const start = from ?? { ...(parent ?? to), radius: 0 },
+        end = to ?? { ...from, radius: 0 };
       bodies.set(id, {
-        x: mix(start.x, end.x, ease), y: mix(start.y, end.y, ease), radius: mix(start.radius, end.radius, ease),
+        x: mix(start.x, end.x, ease),
+        y: mix(start.y, end.y, ease),
+        radius: mix(start.radius, end.radius, ease),
         seen: from && to ? 1 : from ? 1 - ease : ease,
       });
     }
-    const trials = run.trials.filter((one) => one.began <= run.generation(frame) && (one.ended === null || one.ended >= run.generation(frame)));
+    const trials = run.trials.filter(
+      (one) => one.began <= run.generation(frame) && (one.ended === null || one.ended >= run.generation(frame)),
+    );
     this.paintTrials(pen, trials, bodies, soft);
-    const ringed = new Set([...trials.flatMap((one) => one.parents), ...[...now.dots.values(), ...next.dots.values()].filter((dot) => dot.isAbove).map((dot) => dot.server)]);
+    const ringed = new Set([
+      ...trials.flatMap((one) => one.parents),
+      ...[...now.dots.values(), ...next.dots.values()].filter((dot) => dot.isAbove).map((dot) => dot.server),
+    ]);
     for (const [id, body] of bodies) {
       pen.globalAlpha = body.seen * this.strength(id);
       pen.beginPath();
@@ -109,7 +136,12 @@ class LivingCanvas {
       pen.strokeStyle = isChosen ? ink : "rgba(127,127,127,.6)";
       pen.stroke();
       if (zoom > 0.32 || isChosen) this.label(pen, id, body, ink, ringed.has(id) ? 20 : 8);
-      this.spots.push({ ...body, radius: Math.max(body.radius, 9), selection: { type: "organelle", id }, title: this.titleOf(id, frame) });
+      this.spots.push({
+        ...body,
+        radius: Math.max(body.radius, 9),
+        selection: { type: "organelle", id },
+        title: this.titleOf(id, frame),
+      });
     }
     this.paintDots(pen, now, next, ease, ink);
     pen.globalAlpha = 1;
@@ -132,9 +164,11 @@ class LivingCanvas {
 
   paintDots(pen, now, next, ease, ink) {
     for (const user of this.run.users) {
-      const from = now.dots.get(user), to = next.dots.get(user);
+      const from = now.dots.get(user),
+        to = next.dots.get(user);
       if (!from && !to) continue;
-      const start = from ?? to, end = to ?? from;
+      const start = from ?? to,
+        end = to ?? from;
       const dot = { x: mix(start.x, end.x, ease), y: mix(start.y, end.y, ease), radius: 4 };
       const isChosen = this.state.isSelected("user", user);
       pen.globalAlpha = (from && to ? 1 : from ? 1 - ease : ease) * (isChosen ? 1 : this.strength(start.server));
@@ -145,7 +179,12 @@ class LivingCanvas {
       pen.lineWidth = 1.6;
       pen.strokeStyle = ink;
       pen.stroke();
-      this.spots.push({ ...dot, radius: 7, selection: { type: "user", id: user }, title: `user ${user}, served by ${start.server}` });
+      this.spots.push({
+        ...dot,
+        radius: 7,
+        selection: { type: "user", id: user },
+        title: `user ${user}, served by ${start.server}`,
+      });
     }
   }
 
@@ -183,15 +222,22 @@ class LivingCanvas {
   }
 
   titleOf(id, frame) {
-    const run = this.run, one = run.byId.get(id), users = run.served(frame).get(id) ?? [];
-    const energy = `${atp(run.balance(id, frame))} ATP`, age = run.generation(frame) - one.born;
-    return `${id}: ${energy}, ${age} generations old, best at ${run.specialty.get(id) ?? "nothing yet"}` +
-      (users.length ? `, serves ${users.join(" ")}` : "");
+    const run = this.run,
+      one = run.byId.get(id),
+      users = run.served(frame).get(id) ?? [];
+    const energy = `${atp(run.balance(id, frame))} ATP`,
+      age = run.generation(frame) - one.born;
+    return (
+      `${id}: ${energy}, ${age} generations old, best at ${run.specialty.get(id) ?? "nothing yet"}` +
+      (users.length ? `, serves ${users.join(" ")}` : "")
+    );
   }
 
   spotAt(event) {
-    const area = this.canvas.getBoundingClientRect(), { zoom, left, top } = this.view;
-    const x = (event.clientX - area.left) / zoom + left, y = (event.clientY - area.top) / zoom + top;
+    const area = this.canvas.getBoundingClientRect(),
+      { zoom, left, top } = this.view;
+    const x = (event.clientX - area.left) / zoom + left,
+      y = (event.clientY - area.top) / zoom + top;
     return this.spots.findLast((spot) => Math.hypot(spot.x - x, spot.y - y) <= spot.radius + 2 / zoom);
   }
 }

@@ -1,12 +1,32 @@
 // A run as the page asks for it: who lived when, what they held, whom they served, what was right.
 
 const PALETTE = [
-  "#0072b2", "#e69f00", "#009e73", "#d55e00", "#56b4e9", "#cc79a7",
-  "#332288", "#999933", "#882255", "#117733", "#aa4499", "#661100",
+  "#0072b2",
+  "#e69f00",
+  "#009e73",
+  "#d55e00",
+  "#56b4e9",
+  "#cc79a7",
+  "#332288",
+  "#999933",
+  "#882255",
+  "#117733",
+  "#aa4499",
+  "#661100",
 ]; // Okabe & Ito (2008), then Tol's "muted": told apart by people who are colour-blind
 const PALETTE_DARK = [
-  "#4f86f0", "#e6a117", "#1fc28f", "#f0662e", "#86d3f5", "#dfb3cd",
-  "#ab9ff2", "#b8c04f", "#d4608f", "#4f9a62", "#cf4fbf", "#b06c48",
+  "#4f86f0",
+  "#e6a117",
+  "#1fc28f",
+  "#f0662e",
+  "#86d3f5",
+  "#dfb3cd",
+  "#ab9ff2",
+  "#b8c04f",
+  "#d4608f",
+  "#4f9a62",
+  "#cf4fbf",
+  "#b06c48",
 ]; // lighter, in the same order
 const HOST = "host";
 
@@ -18,8 +38,7 @@ class RunView {
     this.ids = record.organelles.map((one) => one.id);
     this.origins = new Map();
     for (const one of record.organelles) Object.assign(one, { children: [], parents: [...new Set(one.parents)] });
-    for (const one of record.organelles)
-      for (const parent of one.parents) this.byId.get(parent)?.children.push(one.id);
+    for (const one of record.organelles) for (const parent of one.parents) this.byId.get(parent)?.children.push(one.id);
     this.cells = record.acts.cells;
     this.users = [...record.acts.users].sort(byNumber);
     this.families = [...new Set(this.cells.map(familyOf))];
@@ -29,7 +48,8 @@ class RunView {
     this.kindsOf = groupBy(record.kinds, (one) => one.user);
     this.newsOf = new Map();
     for (const one of record.news)
-      for (const name of new Set([...one.organelles, ...one.places, ...one.places.map(familyOf)])) push(this.newsOf, name, one);
+      for (const name of new Set([...one.organelles, ...one.places, ...one.places.map(familyOf)]))
+        push(this.newsOf, name, one);
     this.repliesOf = new Map();
     for (const one of record.replies)
       for (const name of new Set([one.id, one.user, one.cell])) push(this.repliesOf, name, one);
@@ -86,7 +106,10 @@ class RunView {
   // Who serves a user after a frame: {id, generation}, or null.
   server(user, frame) {
     const moves = this.moves.get(user) ?? [];
-    const place = lastAtMost(moves.map((one) => one.generation), this.generation(frame));
+    const place = lastAtMost(
+      moves.map((one) => one.generation),
+      this.generation(frame),
+    );
     return place < 0 || !moves[place].id ? null : moves[place];
   }
 
@@ -101,13 +124,17 @@ class RunView {
 
   kind(user, frame) {
     const kinds = this.kindsOf.get(user) ?? [];
-    const place = lastAtMost(kinds.map((one) => one.generation), this.generation(frame));
+    const place = lastAtMost(
+      kinds.map((one) => one.generation),
+      this.generation(frame),
+    );
     return place < 0 ? null : kinds[place].kind;
   }
 
   // Sums of acts in frames [first, last]: {asked, right} by what `key` says of row numbers.
   sums(first, last, key) {
-    const found = new Map(), acts = this.acts;
+    const found = new Map(),
+      acts = this.acts;
     for (let row = this.actStarts[Math.max(first, 0)]; row < this.actStarts[last + 1]; row++) {
       const name = key(row);
       if (name === null) continue;
@@ -124,15 +151,24 @@ class RunView {
   }
 
   holders(frame) {
-    const now = this.generation(frame), held = new Map();
+    const now = this.generation(frame),
+      held = new Map();
     for (const claim of this.claims) if (claim.generation <= now) held.set(claim.cell, claim);
     return held;
   }
 
   // What a name stands for, as a selection; null if it is nothing here.
   named(name) {
-    const type = this.byId.has(name) || this.trials.some((one) => one.id === name) ? "organelle" : this.users.includes(name) ? "user"
-      : this.cells.includes(name) ? "cell" : this.families.includes(name) ? "family" : null;
+    const type =
+      this.byId.has(name) || this.trials.some((one) => one.id === name)
+        ? "organelle"
+        : this.users.includes(name)
+          ? "user"
+          : this.cells.includes(name)
+            ? "cell"
+            : this.families.includes(name)
+              ? "family"
+              : null;
     return type && { type, id: name };
   }
 
@@ -140,7 +176,8 @@ class RunView {
   founder(id) {
     if (this.origins.has(id)) return this.origins.get(id);
     let one = this.byId.get(id);
-    for (let step = 0; step < this.ids.length && this.byId.has(one?.parents[0]); step++) one = this.byId.get(one.parents[0]);
+    for (let step = 0; step < this.ids.length && this.byId.has(one?.parents[0]); step++)
+      one = this.byId.get(one.parents[0]);
     this.origins.set(id, one ? one.id : id);
     return this.origins.get(id);
   }
@@ -158,7 +195,8 @@ class RunView {
   }
 
   #booksByOrganelle() {
-    const table = this.books, byId = new Map();
+    const table = this.books,
+      byId = new Map();
     table.frame.forEach((frame, row) => {
       const id = this.ids[table.who[row]];
       const books = byId.get(id) ?? { frame: [], revenue: [], cost: [], rent: [], ticket: [], balance: [] };
@@ -178,7 +216,8 @@ class RunView {
   #specialties() {
     const right = new Map();
     this.acts.frame.forEach((_, row) => {
-      const key = this.actor(row), families = right.get(key) ?? new Map();
+      const key = this.actor(row),
+        families = right.get(key) ?? new Map();
       const family = familyOf(this.cells[this.acts.cell[row]]);
       families.set(family, (families.get(family) ?? 0) + this.acts.right[row]);
       right.set(key, families);
@@ -228,7 +267,8 @@ function groupBy(rows, key) {
 
 // The place of the last number that is at most `limit`, in a rising list; -1 if there is none.
 function lastAtMost(numbers, limit) {
-  let low = 0, high = numbers.length;
+  let low = 0,
+    high = numbers.length;
   while (low < high) {
     const middle = (low + high) >> 1;
     if (numbers[middle] <= limit) low = middle + 1;
@@ -263,7 +303,10 @@ function percent(sum) {
 // A text of a model or of data: what cannot be seen, or turns the direction of others, is spelt out.
 function plain(text) {
   return String(text).replace(/[\p{Cc}\p{Cf}\p{Co}\p{Cs}]/gu, (letter) =>
-    letter === "\n" || letter === "\t" ? letter : `⟨U+${letter.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`);
+    letter === "\n" || letter === "\t"
+      ? letter
+      : `⟨U+${letter.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`,
+  );
 }
 
 // An element; texts are never read as HTML.
