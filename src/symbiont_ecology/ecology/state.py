@@ -35,7 +35,6 @@ from symbiont_ecology.ecology.checkpoint_header import (
     read_header,
     with_header,
 )
-from symbiont_ecology.ecology.gate import Challenger
 from symbiont_ecology.ecology.ledger import Ledger
 from symbiont_ecology.ecology.organelle import Genome, Organelle
 from symbiont_ecology.ecology.rollout import Assignment
@@ -74,8 +73,6 @@ class EcologyState:
     memory: dict[str, tuple[RememberedAnswer, ...]] = field(default_factory=dict)
     """Answers that were right, by cell name; only for learning rules that replay them, in a world
     without users."""
-    challengers: dict[OrganelleId, Challenger] = field(default_factory=dict)
-    """Children on probation."""
     warm: BlobRef | None = None
     """The adapter that founders without parents begin with, if there was a warm start."""
     sketch_space: SketchSpace = field(default_factory=SketchSpace)
@@ -99,8 +96,8 @@ class EcologyState:
         return f"o{self.next_id}"
 
     def genome(self, organelle_id: OrganelleId) -> Genome:
-        """Return that of a living organelle, or of a challenger."""
-        return (self.population.get(organelle_id) or self.challengers[organelle_id]).genome
+        """Return that of a living organelle."""
+        return self.population[organelle_id].genome
 
     def success_at(self, assignment: Assignment) -> float:
         """Return the success average where an assignment is counted; of a new user, that of the
@@ -154,12 +151,10 @@ class EcologyState:
 
     def reachable(self) -> set[BlobRef]:
         """Return every blob that must be kept."""
-        organelles = [*self.population.values(), *self.dormant.values()]
-        beings: list[Organelle | Challenger] = [*organelles, *self.challengers.values()]
-        elites = self.archive.elites.values()
-        weights = {being.genome.weights for being in beings} | {elite.weights for elite in elites}
-        of_organelles = {ref for o in organelles for ref in (o.inborn, o.optimizer_state)}
-        return weights | of_organelles | ({self.warm} if self.warm else set())
+        refs = {elite.weights for elite in self.archive.elites.values()}
+        for organelle in (*self.population.values(), *self.dormant.values()):
+            refs |= {organelle.genome.weights, organelle.inborn, organelle.optimizer_state}
+        return refs | ({self.warm} if self.warm else set())
 
 
 @dataclass(frozen=True)
@@ -252,6 +247,8 @@ def read_checkpoint(path: Path) -> Checkpoint:
             f"{path} is damaged or was edited: its accounts hold {state.ledger.total} mATP, "
             "expected 0, and one for each of the living"
         )
+    for name in state.ledger.balances.keys() - state.population.keys():
+        state.ledger.close(name)  # of a child that an earlier version had on trial
     return Checkpoint(state, header)
 
 

@@ -176,17 +176,6 @@ class Archive:
                     elite, weights=genome.weights, rank=genome.rank, generation=generation
                 )
 
-    def pass_on(
-        self, holder: OrganelleId, cells: Iterable[str], *, heir: OrganelleId, genome: Genome
-    ) -> None:
-        """Give those of the cells that the holder held to an heir."""
-        for name in cells:
-            elite = self.elites.get(name)
-            if elite is not None and elite.organelle_id == holder:
-                self.elites[name] = replace(
-                    elite, organelle_id=heir, weights=genome.weights, rank=genome.rank
-                )
-
     @property
     def coverage(self) -> int:
         """Number of cells that hold an elite."""

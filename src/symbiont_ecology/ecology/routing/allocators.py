@@ -7,7 +7,6 @@ cell).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -32,11 +31,10 @@ class Allocator(ABC):
     fade: float
 
     @abstractmethod
-    def pick(self, known: Posteriors, given: Sequence[int], generator: Generator) -> int:
+    def pick(self, known: Posteriors, generator: Generator) -> int:
         """Return who takes a question of a cell, by place among those who can still pay.
 
-        ``known`` are their success posteriors there (of the unknown, an empty one), ``given`` how
-        many questions of the cell each of them was given in this generation.
+        ``known`` are their success posteriors there (of the unknown, an empty one).
         """
 
     def assign(
@@ -54,17 +52,15 @@ class Allocator(ABC):
         runs short; who can pay is in the order of ids, so that the order of a mapping decides
         nothing.
         """
-        left, given = dict(sorted(allowance.items())), Counter[tuple[OrganelleId, str]]()
-        assigned = []
+        left, assigned = dict(sorted(allowance.items())), []
         for index in map(int, generator.permutation(len(niches))):
             able = [taker for taker, questions in left.items() if questions > 0]
             if not able:
                 break
             name = niches[index]
             known = [posteriors.get(taker, {}).get(name, SuccessPosterior()) for taker in able]
-            taker = able[self.pick(known, [given[taker, name] for taker in able], generator)]
+            taker = able[self.pick(known, generator)]
             left[taker] -= 1
-            given[taker, name] += 1
             assigned.append((taker, index))
         return assigned
 
@@ -91,7 +87,7 @@ class EpsilonGreedy(Allocator):
     explore: Share = 0.1  # part of the questions that explores, by Thompson sampling
     fade: Share = 0.8  # part of a count that is left after each generation with news, in [0, 1]
 
-    def pick(self, known: Posteriors, given: Sequence[int], generator: Generator) -> int:
+    def pick(self, known: Posteriors, generator: Generator) -> int:
         if len(known) == 1:
             return 0
         bounds = [posterior.bound for posterior in known]
@@ -113,7 +109,7 @@ class Thompson(Allocator):
 
     fade: Share = 0.8  # part of a count that is left after each generation with news, in [0, 1]
 
-    def pick(self, known: Posteriors, given: Sequence[int], generator: Generator) -> int:
+    def pick(self, known: Posteriors, generator: Generator) -> int:
         return int(np.argmax(sampled(known, generator)))
 
 
@@ -125,7 +121,7 @@ class Uniform(Allocator):
 
     fade: Share = 0.8  # part of a count that is left after each generation with news, in [0, 1]
 
-    def pick(self, known: Posteriors, given: Sequence[int], generator: Generator) -> int:
+    def pick(self, known: Posteriors, generator: Generator) -> int:
         return int(generator.integers(len(known)))
 
 
