@@ -29,8 +29,8 @@ from symbiont_ecology.ecology.success import SuccessPosterior, pooled
 from symbiont_ecology.ecology.users import SURE, RememberedAnswer, shared_among
 
 _Name = TypeVar("_Name", int, str)
-NEW_CLUSTER = ""
-"""Stands for an adapter that is still to be born."""
+UNTRIED = SuccessPosterior().mean
+"""Success rate that is expected of an adapter that is still to be born: one half."""
 MAX_ROUNDS = 10
 """Rounds in which ``cluster`` merges groups and moves their members."""
 MIN_ACCEPTED, MAX_REFUSALS = 2, 10
@@ -252,10 +252,8 @@ class ClusterAssignment:
             alone = min(trust(before) + SURE, 0.0) + log(record(before))
             move_penalty = self.move_penalty if user.accepted else 0.0
             scores[before] = scores.get(before, alone) + move_penalty
-        # Last of equals: a cluster that was not tried yet comes first.
-        scores[NEW_CLUSTER] = log(record(NEW_CLUSTER))
-        best = max(scores, key=scores.__getitem__)
-        if not best:
+        best = max(scores, key=scores.__getitem__, default=None)
+        if best is None or scores[best] < log(UNTRIED):
             self.new_clusters += 1
             best = f"new cluster {self.new_clusters}"
         self._place(name, best)
@@ -344,7 +342,7 @@ class ClusterAssignment:
         self.stats[server] = accepted if known is None else known + accepted
 
     def _record(self, name: str, server: str) -> float:
-        """Return ``EcologyState.record`` without a user; one half for an adapter to be born."""
+        """Return ``EcologyState.record`` without a user; ``UNTRIED`` for an adapter to be born."""
         if server not in self.pleased:
             self.pleased[server] = self.state.pleased(server)
         others = (known for user, known in self.pleased[server].items() if user != name)

@@ -88,11 +88,6 @@ class Ecology(LearningStrategy):
             if knobs is not False
         )
 
-    @property
-    def mechanism_names(self) -> tuple[str, ...]:
-        """Names of the mechanisms, in the order in which they act."""
-        return tuple(mechanisms.name_of(mechanism) for mechanism in self.built_mechanisms)
-
     def check(self, rank: int, rule: LearningRule) -> None:
         super().check(rank, rule)
         if self.ranks < (needed := self.founders * rank):
