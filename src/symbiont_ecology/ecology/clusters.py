@@ -25,7 +25,7 @@ import numpy as np
 
 from symbiont_ecology.base.types import OrganelleId
 from symbiont_ecology.ecology.state import EcologyState
-from symbiont_ecology.ecology.success import SuccessPosterior, pooled
+from symbiont_ecology.ecology.success import SuccessPosterior
 from symbiont_ecology.ecology.users import SURE, RememberedAnswer, shared_among
 
 _Name = TypeVar("_Name", int, str)
@@ -186,7 +186,7 @@ class ClusterAssignment:
     statistics of users, without refusals and with them. ``stats`` are those of clusters;
     ``remembered`` is what the living and the dormant remember of users that changed. ``sizes``
     counts the users of each cluster that accepted something: a cluster that pleases nobody attracts
-    nobody. ``pleased`` are the successes of a cluster's adapter by user, once they were needed.
+    nobody.
     """
 
     state: EcologyState
@@ -199,7 +199,6 @@ class ClusterAssignment:
     servers: dict[str, str]
     stats: dict[str, ClusterStats]
     sizes: Counter[str] = field(default_factory=Counter)
-    pleased: dict[str, Mapping[str, SuccessPosterior]] = field(default_factory=dict)
     new_clusters: int = 0
 
     @classmethod
@@ -234,7 +233,7 @@ class ClusterAssignment:
         """
         before, user = self._leave(name), self.state.users[name]
         trust = partial(user.trust, shared=self.shared)
-        record = partial(self._record, name)
+        record = partial(self.state.record, but_for=name)
         candidates = [
             server for server in self.stats if self.sizes[server] or server in self.remembered
         ]
@@ -340,13 +339,6 @@ class ClusterAssignment:
         self.sizes[server] += not accepted.is_empty
         known = self.stats.get(server)
         self.stats[server] = accepted if known is None else known + accepted
-
-    def _record(self, name: str, server: str) -> float:
-        """Return ``EcologyState.record`` without a user; ``UNTRIED`` for an adapter to be born."""
-        if server not in self.pleased:
-            self.pleased[server] = self.state.pleased(server)
-        others = (known for user, known in self.pleased[server].items() if user != name)
-        return pooled(others).mean
 
 
 def cluster(stats: Sequence[ClusterStats], prior: MixturePrior) -> list[list[int]]:

@@ -277,8 +277,7 @@ class Merge(Decision):
         proposed = events.Proposed(state.generation, child, self.name, parents, genome.weights)
         born = context.enter(child, genome, self.name, parents)
         trial = context.hold_trial(child, self)
-        counts = {**vars(trial.counts), "reason": trial.reason}
-        gated = events.Gated(state.generation, child, trial.decision, **counts)
+        gated = events.Gated(state.generation, child, trial.decision, **vars(trial.counts))
         if trial.decision == "admit":
             self._take_over(child, genome, state)
             return [proposed, *trial.events, gated, born]

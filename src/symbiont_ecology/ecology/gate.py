@@ -45,7 +45,6 @@ class Trial:
 
     decision: GateDecision
     counts: PairedCounts = PairedCounts()
-    reason: str = ""
     events: Sequence[Event] = ()
 
 

@@ -197,7 +197,7 @@ def _step(
             weights, state = new_weights.get(slot, weights), new_states.get(slot, state)
         context.state.spent += _cost_together(learner, context)
         for lesson in learner.lessons:
-            flops[lesson.cell] += lesson.cost.flops
+            flops[cell_name(lesson.target.item.cell)] += lesson.cost.flops
         learned = Learned(
             context.state.generation,
             id=learner.organelle.id,

@@ -20,7 +20,7 @@ def hold_trial(child: OrganelleId, merge: Merge, context: GenerationContext) -> 
     homes = {name for names in merge.cells.values() for name in names}
     cells = [cell for cell in context.tasks.cells if cell_name(cell) in homes]
     counts = dict.fromkeys(merge.cells, PairedCounts())
-    events, reason = list[Event](), ""
+    events = list[Event]()
     while (decision := merge.gate.rule(counts.values())) == "go on":
         assignments = []
         for cell in cells:
@@ -29,7 +29,7 @@ def hold_trial(child: OrganelleId, merge: Merge, context: GenerationContext) -> 
             for name in (child, *merge.cells):
                 assignments.append(Assignment(name, items, purpose="probation"))
         if affordable_assignments(assignments, context) != assignments:
-            decision, reason = "reject", "the budget ended"
+            decision = "reject"  # what is left of the budget pays for no proof
             break
         verdicts: dict[OrganelleId, list[float]] = defaultdict(list)
         for outcome in act(assignments, context):
@@ -38,4 +38,4 @@ def hold_trial(child: OrganelleId, merge: Merge, context: GenerationContext) -> 
         for parent, before in counts.items():
             counts[parent] = before.after(verdicts[child], verdicts[parent])
     best = min(counts.values(), key=lambda pairs: pairs.wins - pairs.losses)
-    return Trial(decision, best, reason, events)
+    return Trial(decision, best, events)

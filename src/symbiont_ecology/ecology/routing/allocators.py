@@ -21,14 +21,11 @@ from symbiont_ecology.ecology import DriftDetector, SuccessPosterior
 Posteriors = Sequence[SuccessPosterior]
 
 
+@dataclass(frozen=True)
 class Allocator(ABC):
-    """Frozen: posteriors in, assignments out. Each has its own ``pick``.
+    """Frozen: posteriors in, assignments out. Each has its own ``pick``."""
 
-    ``fade`` is the part of a posterior's counts that is left after each generation with news, in
-    [0, 1].
-    """
-
-    fade: float
+    fade: Share = 0.8  # part of a count that is left after each generation with news, in [0, 1]
 
     @abstractmethod
     def pick(self, known: Posteriors, generator: Generator) -> int:
@@ -85,7 +82,6 @@ class EpsilonGreedy(Allocator):
     """
 
     explore: Share = 0.1  # part of the questions that explores, by Thompson sampling
-    fade: Share = 0.8  # part of a count that is left after each generation with news, in [0, 1]
 
     def pick(self, known: Posteriors, generator: Generator) -> int:
         if len(known) == 1:
@@ -107,8 +103,6 @@ class Thompson(Allocator):
     """Each question goes to whoever draws the highest success rate (Thompson 1933). Counts fade,
     because organelles learn and yesterday's verdicts age."""
 
-    fade: Share = 0.8  # part of a count that is left after each generation with news, in [0, 1]
-
     def pick(self, known: Posteriors, generator: Generator) -> int:
         return int(np.argmax(sampled(known, generator)))
 
@@ -118,8 +112,6 @@ class Thompson(Allocator):
 class Uniform(Allocator):
     """Control: anyone who can pay takes a question. Skill decides who is right, and never who is
     asked, so only prices can favour the rare."""
-
-    fade: Share = 0.8  # part of a count that is left after each generation with news, in [0, 1]
 
     def pick(self, known: Posteriors, generator: Generator) -> int:
         return int(generator.integers(len(known)))

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
-from symbiont_ecology.base.types import cell_family, cell_name
+from symbiont_ecology.base.types import Item, cell_family, cell_name
 from symbiont_ecology.ecology import Assignment, Decision, DriftDetector, Found, Retire, drift_score
 from symbiont_ecology.ecology.strategies import (
     LearningStrategy,
@@ -87,10 +87,12 @@ class Frozen(Strategy):
         allowance, names = dict.fromkeys(state.population, len(demand)), map(cell_name, demand)
         generator = draw("allocate")
         takers = context.allocator.assign(list(names), state.posteriors, allowance, generator)
-        taken, asked = Counter((who, demand[place]) for who, place in takers), list[Assignment]()
+        taken = Counter((who, demand[place]) for who, place in takers)
+        asked = list[Assignment]()
         for (who, cell), count in sorted(taken.items()):
-            draws = (draw("items", *cell, number, who) for number in range(count))
-            items = [context.tasks.draw(cell, 1, generator)[0] for generator in draws]
+            items = list[Item]()
+            for number in range(count):
+                items += context.tasks.draw(cell, 1, draw("items", *cell, number, who))
             asked.append(Assignment(who, tuple(items), self.samples))
         return asked
 
