@@ -134,5 +134,5 @@ def test_the_last_question_is_the_last() -> None:
 
 
 def test_pairs_are_counted_question_by_question() -> None:
-    counts = PairedCounts(1, 1, 1).after([1.0, 1.0, 0.5, 0.0], [0.0, 1.0, 1.0, 1.0])
-    assert counts == PairedCounts(2, 2, 3)
+    counts = PairedCounts.of([1.0, 1.0, 0.5, 0.0], [0.0, 1.0, 1.0, 1.0])
+    assert counts == PairedCounts(wins=1, ties=1, losses=2)

@@ -29,8 +29,6 @@ from symbiont_ecology.ecology.success import SuccessPosterior
 from symbiont_ecology.ecology.users import SURE, RememberedAnswer, shared_among
 
 _Name = TypeVar("_Name", int, str)
-UNTRIED = SuccessPosterior().mean
-"""Success rate that is expected of an adapter that is still to be born: one half."""
 MAX_ROUNDS = 10
 """Rounds in which ``cluster`` merges groups and moves their members."""
 MIN_ACCEPTED, MAX_REFUSALS = 2, 10
@@ -252,7 +250,8 @@ class ClusterAssignment:
             move_penalty = self.move_penalty if user.accepted else 0.0
             scores[before] = scores.get(before, alone) + move_penalty
         best = max(scores, key=scores.__getitem__, default=None)
-        if best is None or scores[best] < log(UNTRIED):
+        # Of an adapter that is still to be born nothing is known.
+        if best is None or scores[best] < log(SuccessPosterior().mean):
             self.new_clusters += 1
             best = f"new cluster {self.new_clusters}"
         self._place(name, best)

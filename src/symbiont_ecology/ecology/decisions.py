@@ -279,7 +279,7 @@ class Merge(Decision):
         trial = context.hold_trial(child, self)
         gated = events.Gated(state.generation, child, trial.decision, **vars(trial.counts))
         if trial.decision == "admit":
-            self._take_over(child, genome, state)
+            self._take_over(child, state)
             return [proposed, *trial.events, gated, born]
         del state.population[child]
         part = state.ledger.balance(child) // len(parents)
@@ -288,17 +288,14 @@ class Merge(Decision):
         state.ledger.close(child)
         return [proposed, *trial.events, gated]
 
-    def _take_over(self, child: OrganelleId, genome: Genome, state: EcologyState) -> None:
-        """Give a child the cells of its parents, with what is known of them there."""
-        elites, inherited = state.archive.elites, state.posteriors.setdefault(child, {})
+    def _take_over(self, child: OrganelleId, state: EcologyState) -> None:
+        """Give a child what is known of its parents in their cells, so it is asked there next."""
+        inherited = state.posteriors.setdefault(child, {})
         for parent, cells in self.cells.items():
             of_parent = state.posteriors[parent]
             for cell in cells:
                 inherited[cell] = of_parent[cell]
                 of_parent[cell] = of_parent[cell].discounted(INHERITED_EVIDENCE)
-                if cell in elites:
-                    own = replace(elites[cell], organelle_id=child)
-                    elites[cell] = replace(own, weights=genome.weights, rank=genome.rank)
 
 
 # Deaths.

@@ -30,12 +30,13 @@ class PairedCounts:
     ties: int = 0
     losses: int = 0
 
-    def after(self, child: Sequence[float], parent: Sequence[float]) -> PairedCounts:
-        """Return the counts with verdicts on some more questions, in their order."""
+    @classmethod
+    def of(cls, child: Sequence[float], parent: Sequence[float]) -> PairedCounts:
+        """Return the counts of verdicts on the same questions, in one order."""
         gaps = [own - rival for own, rival in zip(child, parent, strict=True)]
-        wins, losses = sum(gap > 0 for gap in gaps), sum(gap < 0 for gap in gaps)
-        ties = len(gaps) - wins - losses
-        return PairedCounts(self.wins + wins, self.ties + ties, self.losses + losses)
+        wins = sum(gap > 0 for gap in gaps)
+        losses = sum(gap < 0 for gap in gaps)
+        return cls(wins, len(gaps) - wins - losses, losses)
 
 
 @dataclass(frozen=True)

@@ -118,10 +118,6 @@ class Outcome:
     assignment: Assignment
     rollouts: tuple[Rollout, ...]
 
-    def __repr__(self) -> str:
-        cell, count = "/".join(self.assignment.cell), len(self.rollouts)
-        return f"<{self.assignment.organelle_id} in {cell}: {sum(self.verdicts):g} of {count}>"
-
     def by_item(self) -> Iterator[tuple[Item, tuple[Rollout, ...]]]:
         """Yield each item of the assignment with its samples."""
         samples = self.assignment.samples

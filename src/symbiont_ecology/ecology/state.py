@@ -84,12 +84,6 @@ class EcologyState:
     """All work of the run: evolution, learning, comparisons. Evaluating finished runs is counted
     apart."""
 
-    def __repr__(self) -> str:
-        return (
-            f"<generation {self.generation}: {len(self.population)} alive, "
-            f"{self.archive.coverage} elites, {self.spent.flops:.3g} FLOPs>"
-        )
-
     def new_id(self) -> OrganelleId:
         """Return the next organelle id, never used before."""
         self.next_id += 1

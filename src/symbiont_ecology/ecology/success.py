@@ -170,8 +170,3 @@ class Archive:
                 self.elites[name] = replace(
                     elite, weights=genome.weights, rank=genome.rank, generation=generation
                 )
-
-    @property
-    def coverage(self) -> int:
-        """Number of cells that hold an elite."""
-        return len(self.elites)

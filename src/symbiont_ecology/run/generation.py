@@ -134,7 +134,7 @@ def _summary(
         births=sum(isinstance(event, Born) for event in events),
         deaths=sum(isinstance(event, Retired) for event in events),
         accuracy=sum(verdicts) / len(verdicts) if verdicts else None,
-        coverage=state.archive.coverage,
+        coverage=len(state.archive.elites),
         train_flops=state.spent.flops,
         energy_total=sum(state.ledger.balances.values()),
         rows=state.spent.rows - before.rows,

@@ -19,9 +19,12 @@ def hold_trial(child: OrganelleId, merge: Merge, context: GenerationContext) -> 
     """Ask a child and its parents round by round, and return how it ended."""
     homes = {name for names in merge.cells.values() for name in names}
     cells = [cell for cell in context.tasks.cells if cell_name(cell) in homes]
-    counts = dict.fromkeys(merge.cells, PairedCounts())
+    verdicts: dict[OrganelleId, list[float]] = defaultdict(list)
     events = list[Event]()
-    while (decision := merge.gate.rule(counts.values())) == "go on":
+    while True:
+        counts = [PairedCounts.of(verdicts[child], verdicts[parent]) for parent in merge.cells]
+        if (decision := merge.gate.rule(counts)) != "go on":
+            break
         assignments = []
         for cell in cells:
             generator = context.draw("probation", child, *cell, len(events))
@@ -31,11 +34,8 @@ def hold_trial(child: OrganelleId, merge: Merge, context: GenerationContext) -> 
         if affordable_assignments(assignments, context) != assignments:
             decision = "reject"  # what is left of the budget pays for no proof
             break
-        verdicts: dict[OrganelleId, list[float]] = defaultdict(list)
         for outcome in act(assignments, context):
             verdicts[outcome.assignment.organelle_id] += outcome.verdicts
             events.append(acted(context.state.generation, outcome))
-        for parent, before in counts.items():
-            counts[parent] = before.after(verdicts[child], verdicts[parent])
-    best = min(counts.values(), key=lambda pairs: pairs.wins - pairs.losses)
+    best = min(counts, key=lambda pairs: pairs.wins - pairs.losses)
     return Trial(decision, best, events)

@@ -114,10 +114,9 @@ class Ecology(LearningStrategy):
             probes = [tasks.draw(cell, 1, generator) for cell in tasks.cells]
             return [Assignment(HOST, items, purpose="probe") for items in probes]
         takers = self._by_user(context) if tasks.users else self._by_cell(context)
-        unclaimed = assignments([taker for taker in takers if taker[0] == HOST], 1)
         practice = assignments([taker for taker in takers if taker[0] != HOST], self.samples)
-        strange = [replace(assignment, purpose="probe") for assignment in unclaimed]
-        return [*practice, *strange]
+        unclaimed = assignments([taker for taker in takers if taker[0] == HOST], 1)
+        return [*practice, *(replace(one, purpose="probe") for one in unclaimed)]
 
     @cached_property
     def wants(self) -> frozenset[Want]:  # type: ignore[override]
