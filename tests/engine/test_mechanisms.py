@@ -184,7 +184,7 @@ def test_a_child_that_is_no_better_is_rejected_and_leaves_nothing(tmp_path: Path
     assert not {event.id for event in gated} & set(state.ledger.balances)
 
 
-HOMES = {"o1": ("math.add/short",), "o2": ("string.sort/short",)}
+HOMES: dict[str, tuple[str, ...]] = {"o1": ("math.add/short",), "o2": ("string.sort/short",)}
 
 
 def merge(operator: Any = "svd") -> Merge:

@@ -276,12 +276,12 @@ class ClusterAssignment:
 
         agglomerate(self._pleasing, partial(self._gain, evidence), join, self.move_penalty)
 
-    def by_server(self) -> dict[OrganelleId, Sequence[str]]:
+    def by_server(self) -> dict[OrganelleId, list[str]]:
         """Return the users of each cluster."""
         users: dict[str, list[str]] = {}
         for name, server in self.servers.items():
             users.setdefault(server, []).append(name)
-        return dict(users)
+        return users
 
     def _pleasing(self) -> list[str]:
         """Return the clusters of users that accepted something."""

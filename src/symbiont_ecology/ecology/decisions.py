@@ -254,7 +254,7 @@ class Merge(Decision):
     that it is better than each of them, else the dowry goes back.
 
     ``cells`` says where each parent is at home: in a round of the trial each of these cells asks
-    ``questions``, and an admitted child takes the cells over. Its parents live on as long as they
+    ``questions``, and an admitted child is asked there next. Its parents live on as long as they
     can. What the operator makes beyond the rank of a slot is cut off.
     """
 

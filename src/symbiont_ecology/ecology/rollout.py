@@ -15,7 +15,7 @@ from symbiont_ecology.base.types import Cell, Item, OrganelleId
 
 Purpose = Literal["practice", "probe", "probation"]
 """*practice* is paid, learned from, and changes posteriors. A *probe* only informs. *probation*
-compares a challenger with its parents, who pay for it."""
+compares a merged child with its parents (``run.trial``)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
