@@ -101,9 +101,9 @@ def adapter(seed: int, rank: int = 4, b_std: float = 0.5) -> AdapterWeights:
     return AdapterWeights.random(LAYOUT, rank, 1.0, np.random.default_rng(seed), b_std)
 
 
-def apply(decision: Any, state: EcologyState, world: Runtime) -> list[Event]:
+def apply(decision: Any, state: EcologyState, world: Runtime, **more: Any) -> list[Event]:
     draw = Draw(0, state.generation)
-    context = ApplyContext(state, world.store, LAYOUT, world.prices, draw, rank=world.rank)
+    context = ApplyContext(state, world.store, LAYOUT, world.prices, draw, rank=world.rank, **more)
     return list(decision.apply(context))
 
 

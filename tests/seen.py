@@ -20,7 +20,7 @@ from toy import ToyHost, toy_config, toy_ecology, toy_prices
 FAMILIES = ("math.add", "string.sort", "logic.bool", "word.count")
 LENIENT = {"level": 0.8, "gain": 0.4, "most": 12}
 """A gate that a few questions open or shut."""
-ECONOMY = toy_prices(dowry=12_001, grace=2, cap=40_000, lowest=1000, rent=4000)
+ECONOMY = toy_prices(dowry=12_001, grace=2, cap=40_000, lowest=1000, rent=6000)
 SUM = {"kind": "concatenation", "decay": 0.0}
 MECHANISMS: dict[str, Any] = {
     "upheaval": True,
@@ -44,7 +44,7 @@ def eventful_plan(generations: int = 60, **more: Any) -> RunConfig:
         "questions": 4,
         "samples": 2,
         "capacity": 24,
-        "ranks": 56,
+        "ranks": 68,
         "learning_rate": 0.3,
     }
     plan = toy_config(
@@ -56,7 +56,7 @@ def eventful_plan(generations: int = 60, **more: Any) -> RunConfig:
         learning_rule="expert_iteration",
         allocator="epsilon_greedy",
     )
-    flip = Flip(families=FAMILIES[:2], at_flops=2.5e8, back_flops=3.8e8)  # of 6e8 in all
+    flip = Flip(families=FAMILIES[:2], at_flops=2e8, back_flops=3.2e8)  # of 4.5e8 in all
     return plan.model_copy(update={"tasks": plan.tasks.model_copy(update={"flip": flip})})
 
 

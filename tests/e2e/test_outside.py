@@ -37,7 +37,7 @@ class OddAllocator(Allocator):
 
     fade: float = 0.8
 
-    def pick(self, known, given, generator):
+    def pick(self, known, generator):
         sys.exit(0)
 '''
 

@@ -19,15 +19,7 @@ from symbiont_ecology.base.events import Acted, Archived, Learned, Quarantined, 
 from symbiont_ecology.base.fence import Tally
 from symbiont_ecology.base.flops import Cost
 from symbiont_ecology.base.types import Item, LoggedReply
-from symbiont_ecology.ecology import (
-    Assignment,
-    DriftDetector,
-    EcologyState,
-    Outcome,
-    Rollout,
-    SuccessPosterior,
-)
-from symbiont_ecology.ecology.gate import Challenger
+from symbiont_ecology.ecology import Assignment, DriftDetector, Outcome, Rollout, SuccessPosterior
 from symbiont_ecology.run.learn import Update
 from symbiont_ecology.run.runtime import GenerationContext
 from symbiont_ecology.run.settle import install, settle, update_posteriors
@@ -139,31 +131,9 @@ def test_generations_below_zero_are_counted_and_one_at_zero_ends_the_count(
     assert [one.overdrawn for one in state.population.values()] == [3, 0]
 
 
-def on_probation(state: EcologyState, *parents: str) -> None:
-    genome = state.population["o1"].genome
-    cells = dict.fromkeys(parents, (SUMS,))
-    state.challengers["o9"] = Challenger("o9", genome, "svd", cells)
-
-
-@pytest.mark.parametrize("parents", [("o1",), ("o1", "o2")])
-def test_probation_is_paid_by_the_parents_in_equal_parts_and_earns_nothing(
-    parents: tuple[str, ...], turn: GenerationContext
-) -> None:
-    on_probation(turn.state, *parents)
-    items = questions(turn, SUMS)
-    facts: dict[str, Any] = {"flops": 20_000, "purpose": "probation"}
-    outcomes = [answered(name, items, (1.0, 1.0), **facts) for name in ("o9", *parents)]
-    events = settle(outcomes, [], turn)
-    each = 250 * (40_000 + 40_000 // len(parents)) // 100_000
-    expected = {name: each if name in parents else 0 for name in ("o1", "o2")}
-    books = of(Settled, events)
-    assert {one.id: one.cost for one in books} == expected
-    assert {(one.ticket, one.revenue) for one in books} == {(0, 0)}
-    assert [one.purpose for one in of(Acted, events)] == ["probation"] * len(outcomes)
-
-
-def test_probes_cost_and_earn_nobody_anything(turn: GenerationContext) -> None:
-    outcome = answered("o1", questions(turn, SUMS), (1.0, 1.0), flops=10**9, purpose="probe")
+@pytest.mark.parametrize("purpose", ["probe", "probation"])
+def test_probes_cost_and_earn_nobody_anything(purpose: Any, turn: GenerationContext) -> None:
+    outcome = answered("o1", questions(turn, SUMS), (1.0, 1.0), flops=10**9, purpose=purpose)
     (_, first, _) = settle([outcome], [], turn)
     assert first == Settled(3, "o1", 0, 0, 0, RENT, 1000 - RENT)
 

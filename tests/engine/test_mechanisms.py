@@ -4,8 +4,8 @@ of it."""
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +26,14 @@ from lives import (
     lived,
     specialist,
 )
-from runs import resume, start
 from symbiont_ecology.adapters.operators import operators
 from symbiont_ecology.base.errors import ConfigError
-from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.events import (
     Acted,
     Born,
     Gated,
     GenerationEnded,
+    Learned,
     Proposed,
     Settled,
     Upheaved,
@@ -46,18 +45,21 @@ from symbiont_ecology.ecology import (
     HOST,
     Assignment,
     Birth,
+    Gate,
     Genome,
-    Judge,
+    Merge,
     Organelle,
     Outcome,
-    ProposeChild,
+    PairedCounts,
     Rollout,
+    SuccessPosterior,
+    Trial,
 )
-from symbiont_ecology.ecology.strategies.mechanisms.merging import with_new_counts
 from symbiont_ecology.run.build import check
 from symbiont_ecology.run.runtime import GenerationContext
 from symbiont_ecology.run.settle import update_posteriors
-from toy import ToyHost, toy_prices
+from symbiont_ecology.run.trial import hold_trial
+from toy import toy_prices
 
 
 def judged(item: Item, organelle_id: str, verdict: float) -> Rollout:
@@ -170,11 +172,11 @@ def test_a_child_that_does_what_both_parents_do_is_admitted_lives_and_takes_over
 
 
 def test_a_child_that_is_no_better_is_rejected_and_leaves_nothing(tmp_path: Path) -> None:
-    merging = {"every": 1, "at": 40_000, "questions": 8, "gate": {"most": 60}}
+    merging = {"every": 3, "at": 40_000, "questions": 8, "gate": {"most": 60}}
     state, world = founded(
         tmp_path / "run", [adapter(1), adapter(2)], FAMILIES[:2], merging=merging
     )
-    events = generations(12, state, world, tmp_path / "events.jsonl")
+    events = generations(6, state, world, tmp_path / "events.jsonl")
     gated = [event for event in events if isinstance(event, Gated)]
     assert gated
     assert {event.verdict for event in gated} == {"reject"}
@@ -182,82 +184,70 @@ def test_a_child_that_is_no_better_is_rejected_and_leaves_nothing(tmp_path: Path
     assert not {event.id for event in gated} & set(state.ledger.balances)
 
 
-def test_a_childs_dowry_is_put_aside_before_probation_leaves_its_parents_poor(
+HOMES: dict[str, tuple[str, ...]] = {"o1": ("math.add/short",), "o2": ("string.sort/short",)}
+
+
+def merge(operator: Any = "svd") -> Merge:
+    return Merge(HOMES, operators.build(operator), "svd", {}, Gate(), 4)
+
+
+def test_parents_pay_for_a_child_that_is_admitted_and_get_back_what_a_rejected_one_had(
     tmp_path: Path,
 ) -> None:
     state, world = founded(tmp_path, [adapter(1), adapter(2)])
-    homes = {"o1": ("math.add/short",), "o2": ("string.sort/short",)}
-    dowry = world.prices.dowry
-    before = dict(state.ledger.balances)
+    dowry, before = world.prices.dowry, dict(state.ledger.balances)
+    state.posteriors = {name: {home: SuccessPosterior(8, 2)} for name, (home,) in HOMES.items()}
 
-    apply(ProposeChild(homes, operators.build("svd"), "svd", {}), state, world)
-    (rejected,) = state.challengers.values()
-    assert state.ledger.balance(rejected.id) == dowry
-    apply(Judge(rejected, "reject"), state, world)
+    def rejected(child: str, merge: Merge) -> Trial:
+        assert child in state.population  # so it can be asked
+        assert state.ledger.balance(child) == dowry
+        return Trial("reject", PairedCounts(1, 2, 3))
+
+    events = apply(merge(), state, world, hold_trial=rejected)
+    assert [type(event) for event in events] == [Proposed, Gated]
+    assert events[1] == Gated(0, "o3", "reject", 1, 2, 3)
     assert state.ledger.balances == before
+    assert set(state.population) == set(HOMES)
 
-    apply(ProposeChild(homes, operators.build("svd"), "svd", {}), state, world)
-    (child,) = state.challengers.values()
-    for parent in homes:
-        state.ledger.charge(parent, state.ledger.balance(parent))
-    apply(Judge(child, "admit"), state, world)
-    assert state.ledger.balances == {"o1": 0, "o2": 0, child.id: dowry}
+    _, _, born = apply(merge(), state, world, hold_trial=lambda *_: Trial("admit"))
+    assert isinstance(born, Born)
+    paid = {name: before[name] - state.ledger.balances[name] for name in HOMES}
+    assert paid == dict.fromkeys(HOMES, dowry // 2)
+    assert state.ledger.balance(born.id) == dowry
+    own = {home: SuccessPosterior(8, 2) for (home,) in HOMES.values()}
+    assert state.posteriors[born.id] == own
 
 
-def test_every_look_of_the_gate_sees_the_same_mix_of_cells_and_both_sides_pay(
+def test_every_look_of_the_gate_sees_the_same_mix_of_cells_and_the_world_pays(
     tmp_path: Path,
 ) -> None:
-    merging = {"every": 1, "at": 40_000, "questions": 0.5}
+    merging = {"every": 5, "at": 40_000, "questions": 2}
     state, world = founded(tmp_path, [adapter(1), adapter(2)], FAMILIES[:2], merging=merging)
-    events = generations(10, state, world, tmp_path / "events.jsonl")
-    asked: dict[int, Counter[tuple[str, str]]] = defaultdict(Counter)
-    flops = Counter[tuple[int, str]]()
-    for event in events:
+    events = generations(5, state, world, tmp_path / "events.jsonl")
+    flops, asked = Counter[str](), list[Acted]()
+    for event in (one for one in events if one.generation == 4):
         if isinstance(event, Acted) and event.purpose == "probation":
-            asked[event.generation][event.id, event.cell] += len(event.items)
-        if isinstance(event, Acted):
-            flops[event.generation, event.id] += event.flops
-    assert len(asked) >= 3
-    cells = {frozenset((cell, n) for (_, cell), n in asks.items()) for asks in asked.values()}
-    assert cells == {frozenset({("math.add/short", 1), ("string.sort/short", 1)})}
-    for event in events:
-        if isinstance(event, Settled) and event.generation in asked:
-            own = world.prices.cost(flops[event.generation, event.id], state.mean_rollout_flops)
-            assert event.cost > own  # its part of what the child answered
+            asked.append(event)
+        elif isinstance(event, Acted | Learned):
+            flops[event.id] += event.flops
+        elif isinstance(event, Settled):
+            assert event.cost == world.prices.cost(flops[event.id], state.mean_rollout_flops)
+    rounds = [asked[start : start + 6] for start in range(0, len(asked), 6)]
+    assert len(rounds) >= 3
+    mixes = {tuple((one.cell, len(one.items)) for one in look) for look in rounds}
+    assert mixes == {tuple((f"{family}/short", 2) for family in FAMILIES[:2] for _ in range(3))}
+    assert len({one.items for one in asked}) == 2 * len(rounds)  # each question is new
+    spent = [event for event in events if isinstance(event, GenerationEnded)]
+    assert spent[-1].train_flops - spent[-2].train_flops >= sum(one.flops for one in asked)
 
 
-def test_a_run_stopped_in_the_middle_of_a_probation_goes_on_exactly(tmp_path: Path) -> None:
-    merging = {"every": 4, "at": 0, "operator": SUM, "questions": 1}
-    plan = config(30, merging=merging, breeding={"at": 14_000})
-    state, events = lived(tmp_path / "whole", plan)
-    gated = [event for event in events if isinstance(event, Gated)]
-    assert gated
-    stop = next(event for event in events if isinstance(event, Proposed)).generation + 3
-    left = iter(range(stop, 0, -1))
-    stopped = start(
-        plan, tmp_path / "run", host=ToyHost(), should_stop=lambda: next(left) == 1
-    ).state
-    (challenger,) = stopped.challengers.values()
-    assert challenger.counts
-    assert resume(tmp_path / "run", host=ToyHost()).state == state
-    assert list(read_events(tmp_path / "run" / "events.jsonl")) == events
-
-
-def test_pairs_stay_pairs_when_a_budget_leaves_out_a_question(tmp_path: Path) -> None:
-    state, world = founded(tmp_path, [adapter(1), adapter(2)])
-    homes = {"o1": ("math.add/short",), "o2": ("math.add/short",)}
-    apply(ProposeChild(homes, operators.build("svd"), "svd", {}), state, world)
-    (child,) = state.challengers.values()
-    items = world.tasks.draw(("math.add", "short"), 4, np.random.default_rng(0))
-    items = (*items, items[1])  # a question that comes twice
-
-    def outcome(organelle_id: str, asked: Sequence[Item], verdict: float) -> Outcome:
-        assignment = Assignment(organelle_id, tuple(asked), purpose="probation")
-        return Outcome(assignment, tuple(judged(item, organelle_id, verdict) for item in asked))
-
-    parents = [outcome(organelle_id, items, 0.0) for organelle_id in homes]
-    counts = with_new_counts(child, [outcome(child.id, items[1:], 1.0), *parents]).counts
-    assert {pairs.wins for pairs in counts.values()} == {4}
+def test_a_trial_ends_where_the_budget_does(tmp_path: Path) -> None:
+    state, world = founded(tmp_path, [adapter(1), adapter(2)], FAMILIES[:2], merging={})
+    spent, context = state.spent.flops, world.at(state, 0.0, 400_000.0)
+    context.state.population["o3"] = replace(state.population["o1"], id="o3")
+    trial = hold_trial("o3", merge(), context)
+    assert trial.decision == "reject"
+    assert spent <= state.spent.flops <= 400_000
 
 
 # What is refused, and where everything ends.
@@ -291,9 +281,10 @@ def test_what_cannot_work_is_refused_before_anything_runs(
 @pytest.mark.parametrize("operator", ["concatenation", SUM, "svd"])
 def test_a_merged_child_is_no_larger_than_a_slot(operator: Any, tmp_path: Path) -> None:
     state, world = founded(tmp_path, [adapter(1), adapter(2)])
-    cells = {"o1": ("math.add/short",), "o2": ("string.sort/short",)}
-    apply(ProposeChild(cells, operators.build(operator), "merged", {}), state, world)
-    (child,) = state.challengers.values()
+    for name, (home,) in HOMES.items():
+        state.posteriors[name] = {home: SuccessPosterior()}
+    apply(merge(operator), state, world)
+    child = state.population["o3"]
     assert child.genome.rank == world.store.weights(child.genome.weights).rank == 4
 
 

@@ -19,12 +19,11 @@ from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.ecology.strategies import StrategyContext
 from symbiont_ecology.ecology.strategies.mechanisms import Room
 from symbiont_ecology.ecology.strategies.mechanisms.user_clustering import (
-    NEW_CLUSTER,
     SWEEPS,
     ClusterAssignment,
     UserClustering,
 )
-from symbiont_ecology.ecology.users import SHARED, SketchSpace, User
+from symbiont_ecology.ecology.users import NOBODY, SHARED, SketchSpace, User
 
 TRAITS = {"learning_rate": 0.1}
 
@@ -142,7 +141,6 @@ def test_founders_divide_the_examples_one_kind_each() -> None:
     ]
     assert all(isinstance(one, Found) and one.traits is not TRAITS for one in found)
     assert len(UserClustering().found(context, Room(2, 40, TRAITS))) == 2
-    assert UserClustering(examples=False).found(context, Room(9, 40, TRAITS)) == []
     assert UserClustering().found(context_of(state), Room(9, 40, TRAITS)) == []
     two = replace(state, sketch_space=SketchSpace(examples=(examples[0], examples[3])))
     assert len(UserClustering().found(context_of(two, **one), Room(9, 40, TRAITS))) == 1
@@ -175,8 +173,8 @@ def expected(state: EcologyState, names: Sequence[str], places: int = 9) -> list
                 one = Awaken(tuple(homes), server) if is_dormant else None
                 born.append(one or coloniser(tuple(homes)))
         else:
-            lost = [home for home in homes if state.users[home].chosen != NEW_CLUSTER]
-            moved |= dict.fromkeys(lost, NEW_CLUSTER)
+            lost = [home for home in homes if state.users[home].chosen != NOBODY]
+            moved |= dict.fromkeys(lost, NOBODY)
     return [*([Serve(moved)] if moved else []), *born]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,8 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 from symbiont_ecology.base.statistics import evidence
-from symbiont_ecology.ecology.gate import Challenger, Gate, GateDecision, PairedCounts
-from symbiont_ecology.ecology.organelle import Genome
+from symbiont_ecology.ecology.gate import Gate, GateDecision, PairedCounts
 
 COUNT = st.integers(0, 400)
 MARGIN = st.floats(-0.9, 0.9)
@@ -137,11 +135,6 @@ def test_the_last_question_is_the_last() -> None:
     assert [Gate(most=10).compare(tally) for tally in undecided] == ["go on", "reject"]
 
 
-def test_a_challenger_is_told_by_the_parent_that_did_best() -> None:
-    cells = dict.fromkeys(("o2", "o1"), ("math.add",))
-    new = Challenger("o3", Genome("w", 4, {}), "svd", cells)
-    assert new.against_the_better == PairedCounts()
-    weak, strong = PairedCounts(13, 1, 1), PairedCounts(10, 1, 4)
-    assert replace(new, counts={"o1": weak, "o2": strong}).against_the_better == strong
-    assert replace(new, counts={"o1": strong, "o2": weak}).against_the_better == strong
-    assert new.parents == ("o2", "o1")
+def test_pairs_are_counted_question_by_question() -> None:
+    counts = PairedCounts.of([1.0, 1.0, 0.5, 0.0], [0.0, 1.0, 1.0, 1.0])
+    assert counts == PairedCounts(wins=1, ties=1, losses=2)

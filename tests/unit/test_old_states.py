@@ -46,6 +46,19 @@ def test_a_state_of_format_2_is_read(tmp_path: Path) -> None:
     assert load_state(tmp_path) == read
 
 
+def test_a_child_that_an_earlier_version_had_on_trial_is_forgotten(tmp_path: Path) -> None:
+    state = state_of([organelle("o1")])
+    for name in ("o1", "o2"):
+        state.ledger.open(name)
+        state.ledger.mint(name, 5)
+    save_state(state, tmp_path)
+    body = json.loads((tmp_path / "state.json").read_text(encoding="utf-8"))
+    del body["checkpoint"]
+    text = json.dumps(body | {"challengers": {"o2": {"id": "o2"}}}, indent=1)
+    (tmp_path / "state.json").write_bytes(with_header(text.encode(), None))
+    assert load_state(tmp_path).ledger.balances == {"o1": 5}
+
+
 def test_what_earlier_files_call_habitats_are_users(tmp_path: Path) -> None:
     state = state_of([organelle("o1")], ann=fed(2))
     state.ledger.open("o1")

@@ -1,7 +1,7 @@
 """The living part: organelles, users and their clusters, success, decisions, state.
 
 Read first: ``state`` (all that changes), ``clusters`` (which users want the same), ``decisions``
-(births, deaths, trials), ``ledger``, ``strategies``.
+(births, deaths), ``ledger``, ``strategies``.
 """
 
 from symbiont_ecology.ecology.decisions import (
@@ -11,13 +11,12 @@ from symbiont_ecology.ecology.decisions import (
     DriftResponse,
     Found,
     Inheritance,
-    Judge,
-    ProposeChild,
+    Merge,
     Resize,
     Retire,
     Serve,
 )
-from symbiont_ecology.ecology.gate import Challenger, Gate, GateDecision, PairedCounts
+from symbiont_ecology.ecology.gate import Gate, PairedCounts, Trial
 from symbiont_ecology.ecology.organelle import DROPOUT, HOST, Genome, Organelle
 from symbiont_ecology.ecology.rollout import Assignment, Outcome, Rollout, map_rollouts, practice_of
 from symbiont_ecology.ecology.state import EcologyState

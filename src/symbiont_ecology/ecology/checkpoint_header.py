@@ -23,8 +23,6 @@ from pydantic import TypeAdapter, ValidationError
 from symbiont_ecology.base.errors import RunError
 
 CHECKPOINT_FORMAT = 4
-CHUNK = 1 << 20
-"""Bytes of a log that are read at a time."""
 
 
 @dataclass(frozen=True)
@@ -122,15 +120,12 @@ def mark_of(path: Path, length: int) -> LogMark:
     Raises:
         RunError: it cannot be read.
     """
-    digest, left = xxhash.xxh3_128(), length
     try:
         with path.open("rb") as file:
-            while left and (part := file.read(min(left, CHUNK))):
-                digest.update(part)
-                left -= len(part)
+            part = file.read(length)
     except OSError as error:
         raise RunError(f"cannot read events from {path}: {error.strerror}") from error
-    return LogMark(length - left, digest.hexdigest())
+    return LogMark(len(part), xxhash.xxh3_128(part).hexdigest())
 
 
 _BEFORE = b' "checkpoint": '

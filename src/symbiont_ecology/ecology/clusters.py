@@ -25,12 +25,10 @@ import numpy as np
 
 from symbiont_ecology.base.types import OrganelleId
 from symbiont_ecology.ecology.state import EcologyState
-from symbiont_ecology.ecology.success import SuccessPosterior, pooled
+from symbiont_ecology.ecology.success import SuccessPosterior
 from symbiont_ecology.ecology.users import SURE, RememberedAnswer, shared_among
 
 _Name = TypeVar("_Name", int, str)
-NEW_CLUSTER = ""
-"""Stands for an adapter that is still to be born."""
 MAX_ROUNDS = 10
 """Rounds in which ``cluster`` merges groups and moves their members."""
 MIN_ACCEPTED, ENOUGH_ANSWERS = 2, 10
@@ -186,7 +184,7 @@ class ClusterAssignment:
     statistics of users, without refusals and with them. ``stats`` are those of clusters;
     ``remembered`` is what the living and the dormant remember of users that changed. ``sizes``
     counts the users of each cluster that accepted something: a cluster that pleases nobody attracts
-    nobody. ``pleased`` are the successes of a cluster's adapter by user, once they were needed.
+    nobody.
     """
 
     state: EcologyState
@@ -199,7 +197,6 @@ class ClusterAssignment:
     servers: dict[str, str]
     stats: dict[str, ClusterStats]
     sizes: Counter[str] = field(default_factory=Counter)
-    pleased: dict[str, Mapping[str, SuccessPosterior]] = field(default_factory=dict)
     new_clusters: int = 0
 
     @classmethod
@@ -234,7 +231,7 @@ class ClusterAssignment:
         """
         before, user = self._leave(name), self.state.users[name]
         trust = partial(user.trust, shared=self.shared)
-        record = partial(self._record, name)
+        record = partial(self.state.record, but_for=name)
         candidates = [
             server for server in self.stats if self.sizes[server] or server in self.remembered
         ]
@@ -252,10 +249,9 @@ class ClusterAssignment:
             alone = min(trust(before) + SURE, 0.0) + log(record(before))
             move_penalty = self.move_penalty if user.accepted else 0.0
             scores[before] = scores.get(before, alone) + move_penalty
-        # Last of equals: a cluster that was not tried yet comes first.
-        scores[NEW_CLUSTER] = log(record(NEW_CLUSTER))
-        best = max(scores, key=scores.__getitem__)
-        if not best:
+        best = max(scores, key=scores.__getitem__, default=None)
+        # Of an adapter that is still to be born nothing is known.
+        if best is None or scores[best] < log(SuccessPosterior().mean):
             self.new_clusters += 1
             best = f"new cluster {self.new_clusters}"
         self._place(name, best)
@@ -280,12 +276,12 @@ class ClusterAssignment:
 
         agglomerate(self._pleasing, partial(self._gain, evidence), join, self.move_penalty)
 
-    def by_server(self) -> dict[OrganelleId, Sequence[str]]:
+    def by_server(self) -> dict[OrganelleId, list[str]]:
         """Return the users of each cluster."""
         users: dict[str, list[str]] = {}
         for name, server in self.servers.items():
             users.setdefault(server, []).append(name)
-        return dict(users)
+        return users
 
     def _pleasing(self) -> list[str]:
         """Return the clusters of users that accepted something."""
@@ -342,13 +338,6 @@ class ClusterAssignment:
         self.sizes[server] += not accepted.is_empty
         known = self.stats.get(server)
         self.stats[server] = accepted if known is None else known + accepted
-
-    def _record(self, name: str, server: str) -> float:
-        """Return ``EcologyState.record`` without a user; one half for an adapter to be born."""
-        if server not in self.pleased:
-            self.pleased[server] = self.state.pleased(server)
-        others = (known for user, known in self.pleased[server].items() if user != name)
-        return pooled(others).mean
 
 
 def cluster(stats: Sequence[ClusterStats], prior: MixturePrior) -> list[list[int]]:

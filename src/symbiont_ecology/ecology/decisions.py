@@ -1,14 +1,14 @@
-"""Decisions of a strategy, and how they change the population: births, deaths, ranks, trials.
+"""Decisions of a strategy, and how they change the population: births, deaths, ranks, users.
 
 A decision is a value. It says by itself what it does to the state, and returns the events that
-record it. Births, deaths and trials move energy. Every death goes through ``retire``; its
+record it. Births and deaths move energy. Every death goes through ``retire``; its
 ``Retired`` event names the cause.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -25,7 +25,7 @@ from symbiont_ecology.base.fence import FaultError, Faults
 from symbiont_ecology.base.registry import MAX_RANK
 from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.base.types import BlobRef, OrganelleId
-from symbiont_ecology.ecology.gate import Challenger, GateDecision
+from symbiont_ecology.ecology.gate import Gate, Trial
 from symbiont_ecology.ecology.organelle import Genome, Organelle
 from symbiont_ecology.ecology.prices import Prices
 from symbiont_ecology.ecology.state import EcologyState
@@ -47,7 +47,7 @@ class ApplyContext:
     chance.
 
     ``norms`` are those of the host's base weights, by module. ``rank`` is the most that a slot
-    holds, ``faults`` what operators did wrong.
+    holds, ``faults`` what operators did wrong. ``hold_trial`` lets a merged child prove itself.
     """
 
     state: EcologyState
@@ -58,6 +58,7 @@ class ApplyContext:
     norms: Norms = field(default_factory=dict)
     rank: int = MAX_RANK
     faults: Faults = field(default_factory=Faults)
+    hold_trial: Callable[[OrganelleId, Merge], Trial] = lambda child, merge: Trial("admit")
 
     def open_account(self, organelle_id: OrganelleId, parents: Sequence[OrganelleId] = ()) -> None:
         """Open a newcomer's account with a dowry: of its parents in equal parts, or of the
@@ -234,6 +235,56 @@ class Birth(Decision):
         return [context.enter(child, genome, self.name, self.parents, optimizer_state=moments)]
 
 
+@dataclass(frozen=True)
+class Merge(Decision):
+    """A child of several parents, who pay its dowry in equal parts. It is born if a trial proves
+    that it is better than each of them, else the dowry goes back.
+
+    ``cells`` says where each parent is at home: in a round of the trial each of these cells asks
+    ``questions``, and an admitted child is asked there next. Its parents live on as long as they
+    can. What the operator makes beyond the rank of a slot is cut off.
+    """
+
+    cells: Mapping[OrganelleId, tuple[str, ...]]
+    operator: Operator
+    name: str
+    traits: dict[str, float]
+    gate: Gate
+    questions: int
+
+    def apply(self, context: ApplyContext) -> list[Event]:
+        state, parents, child = context.state, tuple(self.cells), context.state.new_id()
+        generator = context.draw("merge", child)
+        weights = context.conceive(child, parents, self.operator, self.name, generator, MAX_RANK)
+        if isinstance(weights, Stillborn):
+            return [weights]
+        if weights.rank > context.rank:
+            weights = truncated(weights, context.rank)
+        genome = Genome(context.store.put_weights(weights), weights.rank, self.traits)
+        proposed = events.Proposed(state.generation, child, self.name, parents, genome.weights)
+        born = context.enter(child, genome, self.name, parents)
+        trial = context.hold_trial(child, self)
+        gated = events.Gated(state.generation, child, trial.decision, **vars(trial.counts))
+        if trial.decision == "admit":
+            self._take_over(child, state)
+            return [proposed, *trial.events, gated, born]
+        del state.population[child]
+        part = state.ledger.balance(child) // len(parents)
+        for parent in parents:
+            state.ledger.transfer(child, parent, part)
+        state.ledger.close(child)
+        return [proposed, *trial.events, gated]
+
+    def _take_over(self, child: OrganelleId, state: EcologyState) -> None:
+        """Give a child what is known of its parents in their cells, so it is asked there next."""
+        inherited = state.posteriors.setdefault(child, {})
+        for parent, cells in self.cells.items():
+            of_parent = state.posteriors[parent]
+            for cell in cells:
+                inherited[cell] = of_parent[cell]
+                of_parent[cell] = of_parent[cell].discounted(INHERITED_EVIDENCE)
+
+
 # Deaths.
 
 
@@ -346,81 +397,3 @@ class DriftResponse(Decision):
         for organelle in state.population.values():
             state.posteriors.setdefault(organelle.id, {}).update(void)
         return [events.Upheaved(state.generation, self.cells)]
-
-
-# Trials: a child on probation is judged, and is born or leaves.
-
-
-@dataclass(frozen=True)
-class ProposeChild(Decision):
-    """A child of several parents goes on probation, and is born if it is admitted.
-
-    Its parents put its dowry aside in equal parts; if one of them cannot, nothing happens.
-    ``cells`` says where each parent is at home. What the operator makes beyond the rank of a slot
-    is cut off.
-    """
-
-    cells: Mapping[OrganelleId, tuple[str, ...]]
-    operator: Operator
-    name: str
-    traits: dict[str, float]
-
-    def apply(self, context: ApplyContext) -> list[Event]:
-        state, parents = context.state, tuple(self.cells)
-        part = context.prices.dowry // len(parents)
-        if any(state.ledger.balance(parent) < part for parent in parents):
-            return []  # a birth in the same generation left too little
-        child = state.new_id()
-        generator = context.draw("merge", child)
-        weights = context.conceive(child, parents, self.operator, self.name, generator, MAX_RANK)
-        if isinstance(weights, Stillborn):
-            return [weights]
-        if weights.rank > context.rank:
-            weights = truncated(weights, context.rank)
-        genome = Genome(context.store.put_weights(weights), weights.rank, self.traits)
-        state.challengers[child] = Challenger(child, genome, self.name, self.cells)
-        return [events.Proposed(state.generation, child, self.name, parents, genome.weights)]
-
-
-@dataclass(frozen=True)
-class Judge(Decision):
-    """A challenger with what it has shown since the last look: it goes on, is admitted or rejected.
-
-    An admitted child takes over the cells of its parents, who live on as long as they can; the
-    dowry of a rejected one goes back to them.
-    """
-
-    challenger: Challenger
-    decision: GateDecision
-    reason: str = ""
-
-    def apply(self, context: ApplyContext) -> list[Event]:
-        challenger, state = self.challenger, context.state
-        if self.decision == "go on":
-            state.challengers[challenger.id] = challenger
-            return []
-        del state.challengers[challenger.id]
-        pairs = {**vars(challenger.against_the_better), "reason": self.reason}
-        gated = events.Gated(state.generation, challenger.id, self.decision, **pairs)
-        if self.decision == "admit":
-            return [gated, _admit(challenger, context)]
-        part = state.ledger.balance(challenger.id) // len(challenger.parents)
-        for parent in challenger.parents:  # the part of the dead is lost
-            if parent in state.population:
-                state.ledger.transfer(challenger.id, parent, part)
-        state.ledger.close(challenger.id)
-        return [gated]
-
-
-def _admit(challenger: Challenger, context: ApplyContext) -> events.Born:
-    """Let a child live at the home of its parents, with their posteriors there."""
-    child, genome, state = challenger.id, challenger.genome, context.state
-    inherited = state.posteriors.setdefault(child, {})
-    for parent, cells in challenger.cells.items():
-        of_parent = state.posteriors.get(parent, {})
-        for cell in cells:
-            if cell in of_parent:
-                inherited[cell] = of_parent[cell]
-                of_parent[cell] = of_parent[cell].discounted(INHERITED_EVIDENCE)
-        state.archive.pass_on(parent, cells, heir=child, genome=genome)
-    return context.enter(child, genome, challenger.operator, challenger.parents)

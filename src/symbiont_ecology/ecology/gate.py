@@ -1,23 +1,21 @@
-"""Challengers, and the gate: who takes over is proven better than both parents.
+"""The gate: a merged child lives if it is proven to be better than each of its parents.
 
-A challenger is on probation: it answers questions beside its parents, and learns nothing. A child
-and a parent answer the same fresh questions, and at every look the gate says admit, reject
-or go on. Looking often is allowed: the tests are betting games whose wealth is evidence at any
-moment (safe testing, Grünwald et al. 2019, arXiv:1906.07801; Waudby-Smith & Ramdas 2023,
-arXiv:2010.09686).
+Child and parents answer the same fresh questions, round by round, and after each round the gate
+says admit, reject or go on. Looking often is allowed: the tests are betting games whose wealth is
+evidence at any moment (safe testing, Grünwald et al. 2019, arXiv:1906.07801; Waudby-Smith & Ramdas
+2023, arXiv:2010.09686).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, PositiveInt
 
+from symbiont_ecology.base.events import Event
 from symbiont_ecology.base.statistics import evidence
-from symbiont_ecology.base.types import OrganelleId
-from symbiont_ecology.ecology.organelle import Genome
 
 GateDecision: TypeAlias = Literal["admit", "reject", "go on"]
 OpenShare: TypeAlias = Annotated[float, Field(gt=0, lt=1)]
@@ -32,31 +30,23 @@ class PairedCounts:
     ties: int = 0
     losses: int = 0
 
+    @classmethod
+    def of(cls, child: Sequence[float], parent: Sequence[float]) -> PairedCounts:
+        """Return the counts of verdicts on the same questions, in one order."""
+        gaps = [own - rival for own, rival in zip(child, parent, strict=True)]
+        wins = sum(gap > 0 for gap in gaps)
+        losses = sum(gap < 0 for gap in gaps)
+        return cls(wins, len(gaps) - wins - losses, losses)
+
 
 @dataclass(frozen=True)
-class Challenger:
-    """A child that has to prove itself against its parents.
+class Trial:
+    """The end of a trial. ``counts`` are those against the parent that did best; ``events`` record
+    who answered what."""
 
-    It owns its dowry from the start, since probation leaves its parents poor. ``cells`` says where
-    each parent is at home. ``counts`` are the paired answers against each parent.
-    """
-
-    id: OrganelleId
-    genome: Genome
-    operator: str
-    cells: Mapping[OrganelleId, tuple[str, ...]]
-    counts: Mapping[OrganelleId, PairedCounts] = field(default_factory=dict)
-
-    @property
-    def against_the_better(self) -> PairedCounts:
-        """Counts against the parent that did best."""
-        counts = self.counts.values()
-        return min(counts, key=lambda pairs: pairs.wins - pairs.losses, default=PairedCounts())
-
-    @property
-    def parents(self) -> tuple[OrganelleId, ...]:
-        """The parents, in the order in which they were proposed."""
-        return tuple(self.cells)
+    decision: GateDecision
+    counts: PairedCounts = PairedCounts()
+    events: Sequence[Event] = ()
 
 
 @dataclass(frozen=True)
@@ -68,7 +58,7 @@ class Gate:
     for. It is admitted when that is proven in every comparison, so a child that is no better than
     one parent is admitted with chance ``level`` at most, however many there are
     (intersection-union, Berger 1982). It is rejected as soon as some comparison proves that less is
-    there than is hoped for, which ends most probations early, or has had its questions.
+    there than is hoped for, which ends most trials early, or has had its questions.
     """
 
     level: OpenShare = 0.05  # chance that a child without merit is ever admitted

@@ -15,7 +15,7 @@ from symbiont_ecology.base.types import Cell, Item, OrganelleId
 
 Purpose = Literal["practice", "probe", "probation"]
 """*practice* is paid, learned from, and changes posteriors. A *probe* only informs. *probation*
-compares a challenger with its parents, who pay for it."""
+compares a merged child with its parents (``run.trial``)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -117,10 +117,6 @@ class Outcome:
 
     assignment: Assignment
     rollouts: tuple[Rollout, ...]
-
-    def __repr__(self) -> str:
-        cell, count = "/".join(self.assignment.cell), len(self.rollouts)
-        return f"<{self.assignment.organelle_id} in {cell}: {sum(self.verdicts):g} of {count}>"
 
     def by_item(self) -> Iterator[tuple[Item, tuple[Rollout, ...]]]:
         """Yield each item of the assignment with its samples."""

@@ -28,7 +28,6 @@ from symbiont_ecology.ecology.checkpoint_header import (
     read_header,
     with_header,
 )
-from symbiont_ecology.ecology.gate import Challenger
 from symbiont_ecology.ecology.ledger import Ledger
 from symbiont_ecology.ecology.organelle import Genome, Organelle
 from symbiont_ecology.ecology.rollout import Assignment
@@ -67,8 +66,6 @@ class EcologyState:
     memory: dict[str, tuple[RememberedAnswer, ...]] = field(default_factory=dict)
     """Answers that were right, by cell name; only for learning rules that replay them, in a world
     without users."""
-    challengers: dict[OrganelleId, Challenger] = field(default_factory=dict)
-    """Children on probation."""
     warm: BlobRef | None = None
     """The adapter that founders without parents begin with, if there was a warm start."""
     sketch_space: SketchSpace = field(default_factory=SketchSpace)
@@ -80,20 +77,14 @@ class EcologyState:
     """All work of the run: evolution, learning, comparisons. Evaluating finished runs is counted
     apart."""
 
-    def __repr__(self) -> str:
-        return (
-            f"<generation {self.generation}: {len(self.population)} alive, "
-            f"{self.archive.coverage} elites, {self.spent.flops:.3g} FLOPs>"
-        )
-
     def new_id(self) -> OrganelleId:
         """Return the next organelle id, never used before."""
         self.next_id += 1
         return f"o{self.next_id}"
 
     def genome(self, organelle_id: OrganelleId) -> Genome:
-        """Return that of a living organelle, or of a challenger."""
-        return (self.population.get(organelle_id) or self.challengers[organelle_id]).genome
+        """Return that of a living organelle."""
+        return self.population[organelle_id].genome
 
     def success_at(self, assignment: Assignment) -> float:
         """Return the success average where an assignment is counted; of a new user, that of the
@@ -147,12 +138,10 @@ class EcologyState:
 
     def reachable(self) -> set[BlobRef]:
         """Return every blob that must be kept."""
-        organelles = [*self.population.values(), *self.dormant.values()]
-        beings: list[Organelle | Challenger] = [*organelles, *self.challengers.values()]
-        elites = self.archive.elites.values()
-        weights = {being.genome.weights for being in beings} | {elite.weights for elite in elites}
-        of_organelles = {ref for o in organelles for ref in (o.inborn, o.optimizer_state)}
-        return weights | of_organelles | ({self.warm} if self.warm else set())
+        refs = {elite.weights for elite in self.archive.elites.values()}
+        for organelle in (*self.population.values(), *self.dormant.values()):
+            refs |= {organelle.genome.weights, organelle.inborn, organelle.optimizer_state}
+        return refs | ({self.warm} if self.warm else set())
 
 
 @dataclass(frozen=True)
@@ -241,6 +230,8 @@ def read_checkpoint(path: Path) -> Checkpoint:
             f"{path} is damaged or was edited: its accounts hold {state.ledger.total} mATP, "
             "expected 0, and one for each of the living"
         )
+    for name in state.ledger.balances.keys() - state.population.keys():
+        state.ledger.close(name)  # of a child that an earlier version had on trial
     return Checkpoint(state, header)
 
 

@@ -44,15 +44,10 @@ class SuccessPosterior:
         return (self.successes + 1) / (self.successes + self.failures + 2)
 
     @property
-    def std(self) -> float:
-        """Posterior standard deviation of the success rate."""
-        mean = self.mean
-        return math.sqrt(mean * (1 - mean) / (self.successes + self.failures + 3))
-
-    @property
     def bound(self) -> float:
         """A success rate that is probably exceeded: one standard deviation below the mean, > 0."""
-        return self.mean - self.std
+        variance = self.mean * (1 - self.mean) / (self.successes + self.failures + 3)
+        return self.mean - math.sqrt(variance)
 
     def faded(self, fade: float, verdicts: Sequence[float]) -> SuccessPosterior:
         """Return it after news: old counts count ``fade`` as much, the new verdicts are added."""
@@ -175,19 +170,3 @@ class Archive:
                 self.elites[name] = replace(
                     elite, weights=genome.weights, rank=genome.rank, generation=generation
                 )
-
-    def pass_on(
-        self, holder: OrganelleId, cells: Iterable[str], *, heir: OrganelleId, genome: Genome
-    ) -> None:
-        """Give those of the cells that the holder held to an heir."""
-        for name in cells:
-            elite = self.elites.get(name)
-            if elite is not None and elite.organelle_id == holder:
-                self.elites[name] = replace(
-                    elite, organelle_id=heir, weights=genome.weights, rank=genome.rank
-                )
-
-    @property
-    def coverage(self) -> int:
-        """Number of cells that hold an elite."""
-        return len(self.elites)

@@ -20,6 +20,8 @@ import numpy as np
 
 from symbiont_ecology.base.types import Item, OrganelleId
 
+NOBODY: OrganelleId = ""
+"""The server of a user that none was chosen for."""
 MAX_ANSWERS = 24
 """The newest answers of a user that are remembered."""
 DIRECTIONS = 8
@@ -124,19 +126,18 @@ class SketchSpace:
 class User:
     """A place that asks.
 
-    ``chosen`` is the organelle that a strategy chose for it, or empty; ``last`` is who answered it
-    last, ``asked`` counts its questions.
+    ``chosen`` is the organelle that a strategy chose to serve it, or ``NOBODY``; ``asked`` counts
+    its questions.
     """
 
-    chosen: OrganelleId = ""
-    last: OrganelleId = ""
+    chosen: OrganelleId = NOBODY
     asked: int = 0
     answers: tuple[RememberedAnswer, ...] = ()
 
     @property
     def server(self) -> OrganelleId:
-        """The organelle that learns what it accepted."""
-        return self.chosen or self.last
+        """The organelle that learns what it accepted: the chosen one, or who answered it last."""
+        return self.chosen or (self.answers[-1].organelle_id if self.answers else NOBODY)
 
     @cached_property
     def accepted(self) -> tuple[RememberedAnswer, ...]:
@@ -174,12 +175,7 @@ class User:
         """Return it with one more answer. What is older than a change of the user is
         forgotten."""
         answers = (*self.answers, answer)[-MAX_ANSWERS:]
-        return replace(
-            self,
-            last=answer.organelle_id,
-            asked=self.asked + 1,
-            answers=answers[_change_in(answers, shared) :],
-        )
+        return replace(self, asked=self.asked + 1, answers=answers[_change_in(answers, shared) :])
 
     def has_changed_from(self, before: User) -> bool:
         """Return true if the newest answer showed that it wants something else than ``before`` it.

@@ -19,6 +19,7 @@ from symbiont_ecology.ecology.learning.rules import NoLearning
 from symbiont_ecology.ecology.routing.allocators import Allocator, allocators
 from symbiont_ecology.ecology.routing.routers import Router, routers
 from symbiont_ecology.ecology.strategies import Strategy, strategies
+from symbiont_ecology.ecology.strategies.ecology import Ecology
 from symbiont_ecology.ecology.strategies.mechanisms import mechanisms
 from symbiont_ecology.model.engines import engines
 from symbiont_ecology.model.locating import lacks_chat_template
@@ -136,8 +137,8 @@ def _misfits_of_world(config: RunConfig, strategy: Strategy, mix: TaskMixture) -
             yield f"{where} is about users: set tasks.users, as in the preset habitats/town"
         return
     if "users" not in strategy.worlds:
-        names = strategy.mechanism_names
-        kinds = [kind for kind in names if "users" not in mechanisms[kind].worlds]
+        parts = strategy.built_mechanisms if isinstance(strategy, Ecology) else ()
+        kinds = [mechanisms.name_of(part) for part in parts if "users" not in part.worlds]
         where = f"strategy.mechanisms: {kinds[0]!r}" if kinds else where
         yield f"{where} asks its own questions, as users do: switch it off (false)"
     if "kinds" in strategy.wants and not isinstance(mix.users, SyntheticUsers):

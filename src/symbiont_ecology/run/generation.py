@@ -9,6 +9,7 @@ call, and learn in another.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from symbiont_ecology.base.event_log import EventLog
 from symbiont_ecology.base.events import BatchShrunk, Born, Event, GenerationEnded, Retired
@@ -25,6 +26,7 @@ from symbiont_ecology.run.learn import learn
 from symbiont_ecology.run.remember import remember
 from symbiont_ecology.run.runtime import GenerationContext, Runtime
 from symbiont_ecology.run.settle import install, part_faults, settle, transcribe, update_posteriors
+from symbiont_ecology.run.trial import hold_trial
 from symbiont_ecology.run.warm import warm_newborns, warm_start
 
 
@@ -91,6 +93,7 @@ def execute(decisions: Iterable[Decision], context: GenerationContext) -> list[E
         context.host.norms,
         context.rank,
         context.faults,
+        hold_trial=partial(hold_trial, context=context),
     )
     events, initial_steps = list[Event](), dict[OrganelleId, int]()
     for decision in decisions:
@@ -137,7 +140,7 @@ def _summary(
         births=sum(isinstance(event, Born) for event in events),
         deaths=sum(isinstance(event, Retired) for event in events),
         accuracy=sum(verdicts) / len(verdicts) if verdicts else None,
-        coverage=state.archive.coverage,
+        coverage=len(state.archive.elites),
         train_flops=state.spent.flops,
         energy_total=sum(state.ledger.balances.values()),
         rows=state.spent.rows - before.rows,

@@ -201,7 +201,7 @@ def _step(
             weights, state = new, new_states.get(slot, state)
         context.state.spent += _cost_together(learner, context)
         for lesson in learner.lessons:
-            flops[lesson.cell] += lesson.cost.flops
+            flops[cell_name(lesson.target.item.cell)] += lesson.cost.flops
         learned = Learned(
             context.state.generation,
             id=learner.organelle.id,

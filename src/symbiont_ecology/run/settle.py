@@ -27,30 +27,21 @@ MIN_CALLS = 3
 def settle(
     outcomes: Sequence[Outcome], updates: Sequence[Update], context: GenerationContext
 ) -> list[Event]:
-    """Move the generation's energy, organelle by organelle, and record what was done and paid.
-
-    Parents pay for comparisons: for their own answers and, in equal parts, for those of their
-    challenger.
-    """
+    """Move the generation's energy, organelle by organelle, and record what was done and paid."""
     state, prices, host = context.state, context.prices, context.host
     revenue, flops, tickets = Counter[OrganelleId](), Counter[OrganelleId](), set[OrganelleId]()
     events = list[Event]()
     for outcome in outcomes:
-        events.append(_acted(state.generation, outcome))
+        events.append(acted(state.generation, outcome))
         for rollout in outcome.rollouts:
             if rollout.item.logged is None:
                 context.faults.note(f"the verifier of {rollout.item.family!r}", rollout.fault)
-        who, purpose = outcome.assignment.organelle_id, outcome.assignment.purpose
-        if purpose == "practice":
+        who = outcome.assignment.organelle_id
+        if outcome.assignment.is_practice:
             price = prices.price(state.success_at(outcome.assignment))
             revenue[who] += prices.revenue(price, outcome.verdicts)
             flops[who] += outcome.cost.flops
             tickets.add(who)
-        elif purpose == "probation":
-            challenger = state.challengers.get(who)
-            payers = challenger.parents if challenger else (who,)
-            for payer in payers:
-                flops[payer] += outcome.cost.flops // len(payers)
     learned = {update.learned.id: update.learned for update in updates if update.learned.flops}
     for name, organelle in list(state.population.items()):
         if name in learned:
@@ -70,7 +61,8 @@ def settle(
     return events
 
 
-def _acted(generation: int, outcome: Outcome) -> Acted:
+def acted(generation: int, outcome: Outcome) -> Acted:
+    """Return the event that records an outcome."""
     assignment, cost = outcome.assignment, outcome.cost
     return Acted(
         generation,

@@ -92,11 +92,6 @@ class PricedLesson:
     prompt: str
     cost: Cost
 
-    @property
-    def cell(self) -> str:
-        """Name of the cell that it is about."""
-        return cell_name(self.target.item.cell)
-
 
 @dataclass(frozen=True)
 class Learner:

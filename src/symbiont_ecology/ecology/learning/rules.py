@@ -152,18 +152,11 @@ class Grpo(LearningRule):
     One step is made of each generation's answers, so there is no ratio to clip.
 
     With ``replay`` above 0, remembered answers that were right are imitated, too, so that what is
-    not asked any more is not forgotten. With ``kl`` above 0 each token's weight falls by so much
-    times log p(token) − log p_host(token), which keeps an adapter near the bare host.
+    not asked any more is not forgotten.
     """
 
     least_samples: ClassVar[int] = 2
-    kl: NonNegativeFloat = 0.0  # weight of the distance to the bare host
     replay: NonNegativeFloat = 0.0  # remembered answers for each rollout of a generation
-
-    @property
-    def needs_host_log_probabilities(self) -> bool:  # type: ignore[override]
-        """True where there is a distance to the host."""
-        return self.kl > 0
 
     def targets(self, experience: Experience) -> Targets:
         targets = [
@@ -174,7 +167,8 @@ class Grpo(LearningRule):
         ]
         return [*targets, *experience.replayed(REPLAY_WEIGHT)], experience.notes
 
-    def _of_group(self, rollouts: Sequence[Rollout]) -> Iterator[WeightedTarget]:
+    @staticmethod
+    def _of_group(rollouts: Sequence[Rollout]) -> Iterator[WeightedTarget]:
         rewards = np.array([rollout.reward for rollout in rollouts])
         if not np.ptp(rewards):
             return
@@ -184,9 +178,5 @@ class Grpo(LearningRule):
             places_of[rollout.token_ids].append(place)
         for places in places_of.values():
             first, weight = rollouts[places[0]], float(advantages[places].sum())
-            if self.kl and first.host_log_probabilities is not None:
-                drift = first.log_probabilities - first.host_log_probabilities
-                weights = weight - self.kl * len(places) * drift
-                yield WeightedTarget.of(first, tuple(weights.tolist()))
-            elif abs(weight) >= MIN_WEIGHT:
+            if abs(weight) >= MIN_WEIGHT:
                 yield WeightedTarget.of(first, weight)

@@ -7,7 +7,6 @@ cell).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -22,21 +21,17 @@ from symbiont_ecology.ecology import DriftDetector, SuccessPosterior
 Posteriors = Sequence[SuccessPosterior]
 
 
+@dataclass(frozen=True)
 class Allocator(ABC):
-    """Frozen: posteriors in, assignments out. Each has its own ``pick``.
+    """Frozen: posteriors in, assignments out. Each has its own ``pick``."""
 
-    ``fade`` is the part of a posterior's counts that is left after each generation with news, in
-    [0, 1].
-    """
-
-    fade: float
+    fade: Share = 0.8  # part of a count that is left after each generation with news, in [0, 1]
 
     @abstractmethod
-    def pick(self, known: Posteriors, given: Sequence[int], generator: Generator) -> int:
+    def pick(self, known: Posteriors, generator: Generator) -> int:
         """Return who takes a question of a cell, by place among those who can still pay.
 
-        ``known`` are their success posteriors there (of the unknown, an empty one), ``given`` how
-        many questions of the cell each of them was given in this generation.
+        ``known`` are their success posteriors there (of the unknown, an empty one).
         """
 
     def assign(
@@ -54,17 +49,15 @@ class Allocator(ABC):
         runs short; who can pay is in the order of ids, so that the order of a mapping decides
         nothing.
         """
-        left, given = dict(sorted(allowance.items())), Counter[tuple[OrganelleId, str]]()
-        assigned = []
+        left, assigned = dict(sorted(allowance.items())), []
         for index in map(int, generator.permutation(len(niches))):
             able = [taker for taker, questions in left.items() if questions > 0]
             if not able:
                 break
             name = niches[index]
             known = [posteriors.get(taker, {}).get(name, SuccessPosterior()) for taker in able]
-            taker = able[self.pick(known, [given[taker, name] for taker in able], generator)]
+            taker = able[self.pick(known, generator)]
             left[taker] -= 1
-            given[taker, name] += 1
             assigned.append((taker, index))
         return assigned
 
@@ -89,9 +82,8 @@ class EpsilonGreedy(Allocator):
     """
 
     explore: Share = 0.1  # part of the questions that explores, by Thompson sampling
-    fade: Share = 0.8  # part of a count that is left after each generation with news, in [0, 1]
 
-    def pick(self, known: Posteriors, given: Sequence[int], generator: Generator) -> int:
+    def pick(self, known: Posteriors, generator: Generator) -> int:
         if len(known) == 1:
             return 0
         bounds = [posterior.bound for posterior in known]
@@ -111,9 +103,7 @@ class Thompson(Allocator):
     """Each question goes to whoever draws the highest success rate (Thompson 1933). Counts fade,
     because organelles learn and yesterday's verdicts age."""
 
-    fade: Share = 0.8  # part of a count that is left after each generation with news, in [0, 1]
-
-    def pick(self, known: Posteriors, given: Sequence[int], generator: Generator) -> int:
+    def pick(self, known: Posteriors, generator: Generator) -> int:
         return int(np.argmax(sampled(known, generator)))
 
 
@@ -123,9 +113,7 @@ class Uniform(Allocator):
     """Control: anyone who can pay takes a question. Skill decides who is right, and never who is
     asked, so only prices can favour the rare."""
 
-    fade: Share = 0.8  # part of a count that is left after each generation with news, in [0, 1]
-
-    def pick(self, known: Posteriors, given: Sequence[int], generator: Generator) -> int:
+    def pick(self, known: Posteriors, generator: Generator) -> int:
         return int(generator.integers(len(known)))
 
 

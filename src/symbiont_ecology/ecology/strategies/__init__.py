@@ -109,11 +109,6 @@ class Strategy(ABC):
             return tasks.users.config.questions
         return max(round(self.questions * len(tasks.cells)), 1)
 
-    @property
-    def mechanism_names(self) -> tuple[str, ...]:
-        """Names of the mechanisms of an ecology, in the order in which they act."""
-        return ()
-
 
 @dataclass(frozen=True)
 class CurriculumStrategy(Strategy):

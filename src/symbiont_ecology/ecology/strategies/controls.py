@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
-from symbiont_ecology.base.types import Cell, Item, OrganelleId, cell_family, cell_name
+from symbiont_ecology.base.types import Item, cell_family, cell_name
 from symbiont_ecology.ecology import Assignment, Decision, DriftDetector, Found, Retire, drift_score
 from symbiont_ecology.ecology.strategies import (
     LearningStrategy,
@@ -23,8 +23,6 @@ from symbiont_ecology.ecology.strategies import (
 
 SETTLING = 12
 """Generations that a new start is left alone."""
-NICHE = "niche"
-"""The trait that says which share of the families a learner has."""
 
 
 @strategies.register("single")
@@ -89,15 +87,14 @@ class Frozen(Strategy):
         allowance, names = dict.fromkeys(state.population, len(demand)), map(cell_name, demand)
         generator = draw("allocate")
         takers = context.allocator.assign(list(names), state.posteriors, allowance, generator)
-        taken: dict[tuple[OrganelleId, Cell], list[Item]] = defaultdict(list)
-        for organelle_id, place in takers:
-            cell = demand[place]
-            items = taken[organelle_id, cell]
-            items += context.tasks.draw(cell, 1, draw("items", *cell, len(items), organelle_id))
-        return [
-            Assignment(organelle_id, tuple(items), self.samples)
-            for (organelle_id, _), items in sorted(taken.items())
-        ]
+        taken = Counter((who, demand[place]) for who, place in takers)
+        asked = list[Assignment]()
+        for (who, cell), count in sorted(taken.items()):
+            items = list[Item]()
+            for number in range(count):
+                items += context.tasks.draw(cell, 1, draw("items", *cell, number, who))
+            asked.append(Assignment(who, tuple(items), self.samples))
+        return asked
 
     def tell(self, context: StrategyContext) -> list[Decision]:
         return [] if context.state.population else self.found(context)

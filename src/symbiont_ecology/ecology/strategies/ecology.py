@@ -27,7 +27,7 @@ from symbiont_ecology.ecology import (
     Birth,
     Decision,
     Found,
-    Judge,
+    Merge,
     Organelle,
     Resize,
 )
@@ -88,11 +88,6 @@ class Ecology(LearningStrategy):
             if knobs is not False
         )
 
-    @property
-    def mechanism_names(self) -> tuple[str, ...]:
-        """Names of the mechanisms, in the order in which they act."""
-        return tuple(mechanisms.name_of(mechanism) for mechanism in self.built_mechanisms)
-
     def check(self, rank: int, rule: LearningRule) -> None:
         super().check(rank, rule)
         if self.ranks < (needed := self.founders * rank):
@@ -119,15 +114,9 @@ class Ecology(LearningStrategy):
             probes = [tasks.draw(cell, 1, generator) for cell in tasks.cells]
             return [Assignment(HOST, items, purpose="probe") for items in probes]
         takers = self._by_user(context) if tasks.users else self._by_cell(context)
-        unclaimed = assignments([taker for taker in takers if taker[0] == HOST], 1)
-        extra = [
-            assignment
-            for part in self.built_mechanisms
-            for assignment in as_list(mechanisms.called(part), part.ask(context), Assignment)
-        ]
         practice = assignments([taker for taker in takers if taker[0] != HOST], self.samples)
-        strange = [replace(assignment, purpose="probe") for assignment in unclaimed]
-        return [*practice, *strange, *extra]
+        unclaimed = assignments([taker for taker in takers if taker[0] == HOST], 1)
+        return [*practice, *(replace(one, purpose="probe") for one in unclaimed)]
 
     @cached_property
     def wants(self) -> frozenset[Want]:  # type: ignore[override]
@@ -193,10 +182,8 @@ class Ecology(LearningStrategy):
         coming_ranks = list[int]()
         for decision in decisions:
             match decision:
-                case Found() | Birth() | Awaken():
+                case Found() | Birth() | Awaken() | Merge():
                     coming_ranks.append(context.rank)
-                case Judge(challenger, "admit"):
-                    coming_ranks.append(challenger.genome.rank)
                 case Resize(organelle_id, rank):
                     rank_of[organelle_id] = max(rank_of[organelle_id], rank)
         places = self.capacity - len(rank_of) - len(coming_ranks)

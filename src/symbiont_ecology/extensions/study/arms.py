@@ -29,13 +29,15 @@ from symbiont_ecology.ecology.strategies import (
     assignments,
     strategies,
 )
-from symbiont_ecology.ecology.strategies.controls import NICHE, Single
+from symbiont_ecology.ecology.strategies.controls import Single
 from symbiont_ecology.tasks.users import SyntheticUsers, Users
 
 INITIAL_STEPS = 4
 """Learning steps of a new adapter on what its users accepted, before it answers anything."""
 Neighbour = tuple[OrganelleId | None, float]
 """Adapter of another user, and how much more likely than not both want the same, in nats."""
+NICHE = "niche"
+"""The trait that says which share of the families a learner has."""
 LEADS_OVER = ("\n", " ")
 """How a prompt ends behind which the answer stands as text. In a chat the template leads over."""
 
@@ -273,9 +275,9 @@ class Neutral(Serving):
     def tell(self, context: StrategyContext) -> list[Decision]:
         state, generator = context.state, context.draw("neutral")
         servers = {
-            name: user.last
+            name: user.answers[-1].organelle_id
             for name, user in state.users.items()
-            if not _chosen(name, state) and user.last in state.population
+            if not _chosen(name, state) and user.answers[-1].organelle_id in state.population
         }
         names, decisions = list(state.users), list[Decision]()
         if servers:

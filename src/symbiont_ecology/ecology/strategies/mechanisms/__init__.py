@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from symbiont_ecology.base.registry import Registry
 from symbiont_ecology.base.types import Item, OrganelleId
-from symbiont_ecology.ecology import Assignment, Decision
+from symbiont_ecology.ecology import Decision
 from symbiont_ecology.ecology.strategies import StrategyContext, Want, World
 
 
@@ -26,7 +26,7 @@ class Room:
 
 
 class Mechanism:
-    """Frozen. By default it neither asks anything nor decides anything. Its ``wants`` and its
+    """Frozen. By default it decides nothing. Its ``wants`` and its
     ``worlds`` are like those of a strategy."""
 
     wants: ClassVar[frozenset[Want]] = frozenset()
@@ -34,10 +34,6 @@ class Mechanism:
 
     def found(self, context: StrategyContext, room: Room) -> Sequence[Decision]:
         """Return the founders; nobody leaves it to others, and to the strategy."""
-        return ()
-
-    def ask(self, context: StrategyContext) -> Sequence[Assignment]:
-        """Return questions of its own, beside those of practice."""
         return ()
 
     def taker(self, item: Item, context: StrategyContext, earlier: int = 0) -> OrganelleId | None:

@@ -19,14 +19,13 @@ from symbiont_ecology.ecology import Awaken, Decision, Found, Serve, User
 from symbiont_ecology.ecology.clusters import (
     CENTRED_SKETCHES,
     MIN_ACCEPTED,
-    NEW_CLUSTER,
     ClusterAssignment,
     cluster,
     stats_of,
 )
 from symbiont_ecology.ecology.strategies import StrategyContext, Want, World
 from symbiont_ecology.ecology.strategies.mechanisms import Mechanism, Room, mechanisms
-from symbiont_ecology.ecology.users import shared_among
+from symbiont_ecology.ecology.users import NOBODY, shared_among
 
 SWEEPS, FULL_SWEEP = 2, 5
 """Looks of a user with news for a cluster in a generation; generations from one look of all users
@@ -41,7 +40,6 @@ class UserClustering(Mechanism):
     initial_steps: NonNegativeInt = 4  # learning steps of a newborn before it answers anything
     move_penalty: NonNegativeFloat = 2.0  # nats by which another cluster must be better
     memory: bool = True  # organelles remember users that changed, and come back for them
-    examples: bool = True  # founders divide a warm start's examples, one cluster for each
     worlds: ClassVar[frozenset[World]] = frozenset({"users"})
     renamed: ClassVar[dict[str, str]] = {"meals": "initial_steps", "loyalty": "move_penalty"}
 
@@ -54,7 +52,7 @@ class UserClustering(Mechanism):
         """Found one organelle for each cluster among the warm start's examples, which it remembers.
         Nothing links examples of different families, so these must be of one."""
         space, families = context.state.sketch_space, context.tasks.names
-        if not self.examples or len(families) > 1:
+        if len(families) > 1:
             return []
         sketched = (replace(example, coordinates="") for example in space.examples)
         groups = cluster([stats_of([one], families) for one in sketched], CENTRED_SKETCHES)
@@ -130,7 +128,7 @@ class UserClustering(Mechanism):
                 moved |= {name: server for name in users if state.users[name].chosen != server}
             elif server not in state.dormant and not assignment.may_found(*users):
                 # Nobody for now: others are tried in turn.
-                moved |= {name: NEW_CLUSTER for name in users if state.users[name].chosen}
+                moved |= {name: NOBODY for name in users if state.users[name].chosen}
             elif places:
                 places -= 1
                 decisions.append(
