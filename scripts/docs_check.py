@@ -128,7 +128,7 @@ def check_files(folder: Path, again: Path) -> Iterator[str]:
 
 def check_ablations(page: Path) -> Iterator[str]:
     """Make the page of the ablations again elsewhere, from its numbers, and yield what differs."""
-    numbers = ablation.results_file(page)
+    numbers = page.with_suffix(".json")
     if not numbers.exists():
         yield f"{page}: expected its numbers in {numbers}, found none: symbiont ablate makes both"
         return

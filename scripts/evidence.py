@@ -83,7 +83,7 @@ def main() -> None:
     folders = [options.folder / f"seed-{seed}" for seed in range(options.seeds)]
     for seed, folder in enumerate(folders):
         if not (folder / "summary.json").exists():
-            words = ["demo", "--seed", str(seed), "--out", str(folder), "--quiet"]
+            words = ["demo", f"seed={seed}", "--out", str(folder), "--quiet"]
             began = monotonic()
             subprocess.run([sys.executable, "-m", "symbiont_ecology", *words], check=True)
             (folder / "seconds.json").write_text(json.dumps(round(monotonic() - began, 1)))

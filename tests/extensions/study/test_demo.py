@@ -32,7 +32,7 @@ def test_the_demo_compares_four_arms_and_goes_on(symbiont: Symbiont, tmp_path: P
     again = symbiont(*words)
     assert again.code == 0, again.err
     assert json.loads((folder / "summary.json").read_text()) == first
-    assert "another config" in symbiont(*words, "--seed", 1).error
+    assert "another config" in symbiont(*words, "seed=1").error
 
 
 def test_an_interrupted_demo_says_how_it_goes_on(tmp_path: Path) -> None:

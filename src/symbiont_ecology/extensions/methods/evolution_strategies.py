@@ -165,26 +165,15 @@ def _mean_log_ratio(outcomes: Sequence[Outcome]) -> float | None:
 
 def _worth(rewards: Sequence[dict[str, float]], shaping: Shaping) -> list[float]:
     """Return the worth of each member; all 0 where they earned the same."""
-    means = np.array([np.mean(list(marks.values())) for marks in rewards])
-    if shaping == "ranks":
-        means = _centred_ranks(means)
-    return list(map(float, _z_scores(means)))
+    from scipy.stats import rankdata
 
-
-def _centred_ranks(values: np.ndarray) -> np.ndarray:
-    """Return ranks from −½ to ½; equal values share the mean of theirs."""
-    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
-    ends = np.cumsum(counts)
-    shared = ends - (counts - 1) / 2 - 1
-    ranks: np.ndarray = shared[place] / max(len(values) - 1, 1) - 0.5
-    return ranks
-
-
-def _z_scores(values: np.ndarray) -> np.ndarray:
+    values = np.array([np.mean(list(marks.values())) for marks in rewards])
+    if shaping == "ranks":  # from −½ to ½; equal values share the mean of theirs
+        values = (rankdata(values) - 1) / (len(values) - 1) - 0.5
     if not np.ptp(values):  # where the standard deviation may be rounding
-        return np.zeros_like(values)
-    scores: np.ndarray = (values - values.mean()) / values.std()
-    return scores
+        return [0.0] * len(values)
+    scores = (values - values.mean()) / values.std()
+    return [float(score) for score in scores]
 
 
 @dataclass(frozen=True)

@@ -36,19 +36,16 @@ class Noise:
 
     def of(self, centre: AdapterWeights, norms: Norms) -> AdapterWeights:
         """Return the perturbed adapter."""
-        vector, noise = centre.vector.copy(), noise_on_b(self.seed, centre)
+        noise = noise_on_b(self.seed, centre.rank, centre.layout)
+        vector = centre.vector.copy()
         for name, piece, scale in _scales_of_b(centre, norms):
             vector[piece] += np.float32(self.size * scale) * noise[name]
         return replace(centre, vector=vector)
 
 
-def noise_on_b(seed: int, centre: AdapterWeights) -> dict[str, np.ndarray]:
-    """Draw standard normal numbers for Bᵀ of every module, ``(rank · d_out,)``."""
-    return _noise(seed, centre.rank, centre.layout)
-
-
 @lru_cache(maxsize=1)  # mirror images come one after the other
-def _noise(seed: int, rank: int, layout: AdapterLayout) -> dict[str, np.ndarray]:
+def noise_on_b(seed: int, rank: int, layout: AdapterLayout) -> dict[str, np.ndarray]:
+    """Draw standard normal numbers for Bᵀ of every module, ``(rank · d_out,)``."""
     generator = np.random.Generator(np.random.PCG64(seed))
     return {
         name: generator.standard_normal(rank * d_out, dtype=np.float32)
@@ -72,7 +69,7 @@ def mean_of_b(shares: Iterable[tuple[int, float]], centre: AdapterWeights) -> np
     ``(layout.size(rank),)``."""
     total = np.zeros_like(centre.vector)
     for seed, share in shares:
-        noise = noise_on_b(seed, centre)
+        noise = noise_on_b(seed, centre.rank, centre.layout)
         for name, _, b, _, _ in centre.layout.blocks(centre.rank):
             total[b] += np.float32(share) * noise[name]
     return total

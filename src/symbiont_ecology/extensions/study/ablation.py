@@ -169,11 +169,6 @@ class AblationResults(BaseModel):
         return {row.mechanism: reading(row, self.effects[row.mechanism]) for row in self.rows}
 
 
-def results_file(page: Path) -> Path:
-    """Return where the numbers of a page are kept."""
-    return page.with_suffix(".json")
-
-
 def results_of(results: Results, rows: Sequence[AblationRow]) -> AblationResults:
     """Measure all arms of an ablation with these rows."""
     target = results.largest * results.protocol.unit_flops

@@ -112,11 +112,11 @@ def ablate(
     target = page or Path("docs/results") / f"{plan.name}.md"
     if not dry_run:
         prepare(target)
-        prepare(ablation.results_file(target))
+        prepare(target.with_suffix(".json"))
     if not work_through(plan, folder, workers, out, dry_run=dry_run):
         return
     results = ablation.results_of(Suite(plan, folder).comparison.results, rows)
-    write_json(ablation.results_file(target), results.model_dump(mode="json"))
+    write_json(target.with_suffix(".json"), results.model_dump(mode="json"))
     write_whole(target, ablation.render_ablation(results))
     for mechanism, reading in results.readings.items():
         print(f"{mechanism:15s} {reading}")

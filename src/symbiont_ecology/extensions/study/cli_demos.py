@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from symbiont_ecology.base.errors import EcologyError, RunError
 from symbiont_ecology.cli import console
 from symbiont_ecology.cli.options import Overrides, Quiet, option, resumable_folder
 from symbiont_ecology.cli.run import checked_config, folder_for, is_free_for, live
@@ -42,7 +41,6 @@ EXAMPLES = "tasks.style=few_shot"
 def demo(
     overrides: Overrides = None,
     out: Annotated[Path | None, resumable_folder("artifacts/comparison-<n>")] = None,
-    seed: Annotated[int, option("Seed of all arms.")] = 0,
     quiet: Quiet = False,
 ) -> None:
     """Watch adapters find out which users want the same, then compare with three controls.
@@ -52,8 +50,7 @@ def demo(
     """
     console.tell_loading(quiet)
     presets = {WATCHED: "demo", **{arm: f"demo_{arm}" for arm in CONTROLS}}
-    changes = [f"seed={seed}", *(overrides or [])]
-    ecology = _live("comparison", presets, changes, out, quiet)
+    ecology = _live("comparison", presets, overrides or (), out, quiet)
     summary = _lived_through(ecology)
     somebody = next((n for living in ecology.population.values() for n in living.users), "h01")
     more = (
@@ -68,7 +65,6 @@ def demo(
 def demo_real(
     overrides: Overrides = None,
     out: Annotated[Path | None, resumable_folder("artifacts/demo-real-<n>")] = None,
-    seed: Annotated[int, option("Seed of both runs.")] = 0,
     per_cell: Annotated[int, option("Held-out questions of each cell.", least=1)] = 20,
     quiet: Quiet = False,
 ) -> None:
@@ -82,7 +78,7 @@ def demo_real(
     from symbiont_ecology import load_config
     from symbiont_ecology.model.locating import find_folder
 
-    changes = [f"seed={seed}", *(overrides or [])]
+    changes = overrides or []
     presets = {WATCHED: "demo_real", "single": "demo_real_single"}
     model = load_config(presets[WATCHED], changes).host.model
     tell = partial(print, file=sys.stderr, flush=True)
@@ -118,24 +114,20 @@ def _live(
         return not (place / "config.yaml").exists() and all(runs)
 
     folder = folder_for(name, out, is_free)
-    stop_file, futures = folder / STOP_FILE, dict[str, Future[None]]()
+    stop_file, controls = folder / STOP_FILE, list[Future[None]]()
     console.prepare(stop_file)
     stop_file.unlink(missing_ok=True)
     with worker_processes(len(presets) - 1) as pool:
         for arm, preset in presets.items():
             if arm != WATCHED:
-                futures[arm] = pool.submit(live_beside, folder, arm, preset, tuple(changes))
+                controls.append(pool.submit(live_beside, folder, arm, preset, tuple(changes)))
         try:
             ecology = Run(folder / WATCHED, configs[WATCHED])
             live(ecology, quiet, console.typed_again(folder, out))
-            if not quiet and not all(future.done() for future in futures.values()):
+            if not quiet:
                 print("waiting for the controls on the other cores …", flush=True)
-            for arm, future in futures.items():
-                try:
-                    future.result()
-                except EcologyError as error:
-                    about = f"the run of {arm!r} failed"
-                    raise RunError(f"{about}: {error} (see {folder / f'{arm}.log'})") from error
+            for control in controls:
+                control.result()
         finally:
             stop_file.touch()
     stop_file.unlink(missing_ok=True)

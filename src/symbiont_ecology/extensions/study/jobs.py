@@ -52,9 +52,6 @@ from symbiont_ecology.tasks.users import END, SyntheticUsers, Users
 OUTCOME_FILE, LEGS_FILE, TUNED_FILE = "outcome.json", "legs.json", "tuned.json"
 STAGE_SEED = 1
 """Seed of the questions that are asked whenever a family came: others than in the end."""
-MAX_HOSTS = 2
-"""Hosts that a process keeps."""
-_hosts: dict[str, Host] = {}
 _legs = TypeAdapter(list[Leg])
 
 
@@ -357,12 +354,13 @@ def _drawn(about: str, shifts: tuple[str, ...], per_cell: int, generation: int) 
 def host_of(config: RunConfig) -> Host:
     """Return the host of a config. There is one per process, config and style: loading it takes
     longer than a small run."""
-    key = config.model_dump_json(include={"host": True, "tasks": {"style"}})
-    if key not in _hosts:
-        if len(_hosts) >= MAX_HOSTS:
-            _hosts.pop(next(iter(_hosts)))
-        _hosts[key] = build_host(config.model_copy(update={"executor": "local"}))
-    return _hosts[key]
+    return _loaded(config.model_dump_json(include={"host": True, "tasks": {"families", "style"}}))
+
+
+@lru_cache(maxsize=2)
+def _loaded(about: str) -> Host:
+    """Load a host once per process, as this process computes it."""
+    return build_host(RunConfig.model_validate_json(about))
 
 
 def check_questions(config: RunConfig, names: Sequence[str], seeds: Sequence[int]) -> None:

@@ -25,7 +25,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    model_validator,
+)
 
 from symbiont_ecology.base.config_layers import merge, parse_override, read_layers
 from symbiont_ecology.base.registry import did_you_mean, validate
@@ -37,8 +46,6 @@ from symbiont_ecology.run.build import components
 from symbiont_ecology.run.config import RunConfig, compose
 from symbiont_ecology.tasks.config import Flip
 
-PositiveCount = Annotated[int, Field(ge=1)]
-PositiveFloat = Annotated[float, Field(gt=0)]
 FEW_REPLIES = "run.transcripts=0.5"
 """What the hundreds of runs of a suite keep of their replies, unless the protocol says more."""
 DECIDES_NOTHING: dict[str, bool | set[str]] = {
@@ -95,7 +102,7 @@ class FlipPlan(_Part):
     at: PositiveFloat
     back: PositiveFloat
     extra: Annotated[tuple[float, ...], Field(min_length=2)]
-    per_cell: PositiveCount = 50  # questions per cell and measurement, others in each
+    per_cell: PositiveInt = 50  # questions per cell and measurement, others in each
 
 
 class Protocol(_Part):
@@ -114,13 +121,13 @@ class Protocol(_Part):
     main: str = "ecology"  # the arm that is compared with all others
     second: str | None = None  # the arm of a second table: beside those that see gold answers
     shifts: Annotated[tuple[str, ...], Once] = ("in-distribution",)
-    per_cell: PositiveCount = 200  # questions per cell and shift
-    tuning_per_cell: PositiveCount = 20  # selection questions per cell when tuning
+    per_cell: PositiveInt = 200  # questions per cell and shift
+    tuning_per_cell: PositiveInt = 20  # selection questions per cell when tuning
     # Options of a tuning whose accuracies differ by no more than this are chosen by retention.
     tie: Annotated[float, Field(ge=0, lt=1)] = 0
     level: Annotated[float, Field(gt=0, lt=1)] = 0.05  # false discovery rate of a family of tests
     flip: FlipPlan | None = None
-    stage_per_cell: Annotated[int, Field(ge=0)] = 0  # questions per cell whenever a family came
+    stage_per_cell: NonNegativeInt = 0  # questions per cell whenever a family came
 
     @model_validator(mode="after")
     def _fits_together(self) -> Protocol:

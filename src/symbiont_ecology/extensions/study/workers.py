@@ -91,6 +91,9 @@ def live_beside(folder: Path, name: str, preset: str, changes: Sequence[str]) ->
         else:
             Run.start(preset, *changes, folder=place).finish(should_stop)
 
-    log = (folder / f"{name}.log").open("w", encoding="utf-8")
-    with log, redirect_stdout(log), redirect_stderr(log):
-        patiently(live)
+    log = folder / f"{name}.log"
+    with log.open("w", encoding="utf-8") as file, redirect_stdout(file), redirect_stderr(file):
+        try:
+            patiently(live)
+        except EcologyError as error:
+            raise RunError(f"the run of {name!r} failed: {error} (see {log})") from None
