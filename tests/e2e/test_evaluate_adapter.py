@@ -63,6 +63,10 @@ def test_an_adapter_beside_its_host_is_a_table_and_json(
     gap = found["differences"]["host"]
     assert (gap["estimate"], gap["won"], gap["lost"]) == (0, 0, 0)
     assert {one["who"] for one in found["items"]} == {"adapter"}
+    assert found["changes"]["both wrong"] == 30
+    assert {one["change"] for one in found["items"]} == {"both wrong"}
+    assert any(one["reply"] != one["host_reply"] for one in found["items"])
+    assert "both wrong: 30" in said.out
 
 
 def test_a_style_puts_its_line_end_and_its_examples_around_the_questions(

@@ -95,8 +95,9 @@ def _evaluate_adapter(adapter: Path, spec: EvaluationSpec, host: str, style: str
     """Ask an adapter, and its bare host. All files are checked before the host is loaded."""
     from symbiont_ecology.adapters.peft_files import stated_rank
     from symbiont_ecology.base.config_layers import parse_override
+    from symbiont_ecology.evaluate.adapter_comparison import AdapterComparison
     from symbiont_ecology.evaluate.items import in_style, read_items, some_of
-    from symbiont_ecology.evaluate.measure import SystemComparison, evaluate_adapter
+    from symbiont_ecology.evaluate.measure import evaluate_adapter
     from symbiont_ecology.model.kernel import HostKernel
     from symbiont_ecology.tasks.synthetic.styles import prompt_styles
 
@@ -113,14 +114,15 @@ def _evaluate_adapter(adapter: Path, spec: EvaluationSpec, host: str, style: str
     rank = stated_rank(adapter)
     kernel = HostKernel.from_pretrained(host, slots=1, rank=rank, is_chat=is_chat)
     with console.asking() as progress:
-        evaluations = [
+        bare, adapted = (
             evaluate_adapter(
                 adapter, items, kernel, is_bare=is_bare, progress=progress, stops=stops
             )
             for is_bare in (True, False)
-        ]
-    comparison = SystemComparison({one.routing: one for one in evaluations}, "adapter")
-    tell_systems(comparison)
+        )
+    comparison = AdapterComparison(bare, adapted)
+    tell_systems(comparison.systems)
+    print(", ".join(f"{name}: {count}" for name, count in comparison.counts.items()))
     return comparison.record()
 
 
