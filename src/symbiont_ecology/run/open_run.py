@@ -14,6 +14,8 @@ checkpoint.
     evaluations.jsonl     results of evaluations (not state)
     trackers.json         what trackers were told (not state)
 
+Other commands write more there: docs/running.md has all files.
+
 What a checkpoint is: ``run.checkpoints``. A run that is killed anywhere and resumed ends with
 the same ``state.json`` and ``events.jsonl``, byte for byte, as one that never stopped (same machine
 and build). What damages a folder between two sittings is found when it is resumed.

@@ -193,7 +193,7 @@ class Run:
     @property
     def is_started(self) -> bool:
         """True once there is a first checkpoint."""
-        return (self.folder / STATE_FILE).exists()
+        return os.path.exists(self.folder / STATE_FILE)  # no error where a name is too long
 
     @property
     def is_complete(self) -> bool:
