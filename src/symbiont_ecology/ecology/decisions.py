@@ -266,7 +266,13 @@ class Merge(Decision):
         trial = context.hold_trial(child, self)
         gated = events.Gated(state.generation, child, trial.decision, **vars(trial.counts))
         if trial.decision == "admit":
-            self._take_over(child, state)
+            # It is asked there next, by what is known of its parents.
+            inherited = state.posteriors.setdefault(child, {})
+            for parent, cells in self.cells.items():
+                of_parent = state.posteriors[parent]
+                for cell in cells:
+                    inherited[cell] = of_parent[cell]
+                    of_parent[cell] = of_parent[cell].discounted(INHERITED_EVIDENCE)
             return [proposed, *trial.events, gated, born]
         del state.population[child]
         part = state.ledger.balance(child) // len(parents)
@@ -274,15 +280,6 @@ class Merge(Decision):
             state.ledger.transfer(child, parent, part)
         state.ledger.close(child)
         return [proposed, *trial.events, gated]
-
-    def _take_over(self, child: OrganelleId, state: EcologyState) -> None:
-        """Give a child what is known of its parents in their cells, so it is asked there next."""
-        inherited = state.posteriors.setdefault(child, {})
-        for parent, cells in self.cells.items():
-            of_parent = state.posteriors[parent]
-            for cell in cells:
-                inherited[cell] = of_parent[cell]
-                of_parent[cell] = of_parent[cell].discounted(INHERITED_EVIDENCE)
 
 
 # Deaths.
