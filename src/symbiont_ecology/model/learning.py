@@ -143,6 +143,11 @@ def _examples(
         slot = lesson.slot
         completion = np.array(lesson.completion, dtype=np.int64)
         shares = np.array(lesson.weight) / tokens[slot]
+        if shares.ndim and len(shares) != len(completion):
+            raise ValueError(
+                f"expected a weight for each of {len(completion)} completion tokens of a lesson, "
+                f"got {len(shares)}: pass one number for all tokens, or one for each"
+            )
         weights = np.broadcast_to(shares.astype(np.float32), completion.shape)
         examples.append(
             Example(

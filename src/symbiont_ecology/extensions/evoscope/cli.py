@@ -148,18 +148,22 @@ def _table(title: str, names: tuple[str, str], rows: tuple[ComparedValue, ...]) 
 
 def phylogeny(
     folder: RunFolder,
-    out: Annotated[Path | None, option("The file.", default="DIR/phylogeny.csv")] = None,
+    out: Annotated[
+        Path | None,
+        option("The file.", default="DIR/phylogeny.csv, or here where DIR is read-only"),
+    ] = None,
     tree: Annotated[
         bool,
         option("Write only the first parent of a merge, for programs that read trees.", "--tree"),
     ] = False,
 ) -> None:
     """Write who descends from whom, in the artificial-life data standard."""
+    from symbiont_ecology.base.files import is_writable
     from symbiont_ecology.extensions.evoscope.history import History
     from symbiont_ecology.extensions.evoscope.phylogeny import write_phylogeny
 
     taxa = History.of_run(folder).taxa
-    path = out or folder / PHYLOGENY_FILE
+    path = out or (folder if is_writable(folder) else Path()) / PHYLOGENY_FILE
     write_phylogeny(taxa, path, is_tree=tree)
     print(f"{len(taxa)} organelles in {path}")
 
