@@ -138,7 +138,7 @@ def digest_of(decoder: Decoder, identity: bytes) -> str:
     for name, weight in sorted(decoder.weights().items()):
         digest.update(name.encode())
         numbers = weight.detach().contiguous().reshape(-1).cpu().view(torch.uint8)
-        digest.update(numbers.numpy())
+        digest.update(numbers.numpy().tobytes())
     return digest.hexdigest()
 
 
