@@ -167,7 +167,7 @@ class ToyHost:
         a, b = (torch.tensor(np.pad(one, padded))[None] for one in (a, weights.scaling * b.T))
         tiling, x = Tiling((slot,), 1, None, None), torch.tensor(features[None])
         adapters = (Factors(a.double(), (b.double(),), (OPTIONS,)),)
-        (term,) = observer(np.array([row]), 0, adapters, tiling).sites
+        (term,) = observer(np.array([row]), 0, adapters, tiling)
         return np.asarray(term.add_to(torch.zeros(1, OPTIONS).double(), x, tiling)[0])
 
     def score(

@@ -212,7 +212,7 @@ def test_both_kinds_of_learners_gather_the_same() -> None:
     found = list[list[Tensor]]()
     for kind in (Learners, VectorLearners):
         learners = kind((site,), layout, weights, torch.device("cpu"), torch.float32)
-        (term,) = learners.adapters([0, 1]).sites
+        (term,) = learners.adapters([0, 1])
         assert term is not None
         x, y = made(35, 24).requires_grad_(), made(35, 49).requires_grad_().clone()
         term.add_to(y, x, counts).backward(made(35, 49) + 1)  # type: ignore[no-untyped-call]
