@@ -125,8 +125,7 @@ class HostKernel:
                 f"slots={slots}, rank={rank}, memory_mb={memory_mb}"
             )
         keep_freed_memory()  # before the first large allocation
-        place = find_device(device)
-        precision = find_dtype(dtype)
+        place, precision = find_device(device), find_dtype(dtype)
         folder = find_folder(name_or_path)
         config = read_model_config(folder)
         codec = TextCodec(folder, config, is_chat=is_chat)

@@ -87,6 +87,12 @@ def check_lessons(batch: LearningBatch, weights: Mapping[int, AdapterWeights]) -
     for lesson in batch.lessons:
         if lesson.slot not in weights or lesson.slot not in batch.learning_rates:
             raise ValueError(f"expected weights and a learning rate for slot {lesson.slot}")
+        tokens = len(lesson.completion)
+        if isinstance(lesson.weight, tuple) and len(lesson.weight) != tokens:
+            raise ValueError(
+                f"expected one weight for a lesson, or one for each of {tokens} completion tokens "
+                f"of it, got {len(lesson.weight)}"
+            )
 
 
 def learning_step(

@@ -165,10 +165,7 @@ class SlotBank:
                 f"load the host with rank={weights.rank}"
             )
         if weights.layout is not layout and weights.layout != layout:
-            raise AdapterError(
-                f"expected an adapter of this host's {len(layout.modules)} modules, got one of "
-                f"{len(weights.layout.modules)} others: attach it to the host that it was made on"
-            )
+            raise AdapterError("expected an adapter of this host, got one of other modules")
 
     def gather(self, owners: Sequence[int]) -> Adapters:
         """Return the factors of these slots, in this order, for tokens that stand owner after

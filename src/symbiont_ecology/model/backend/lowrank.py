@@ -24,9 +24,6 @@ from torch import Tensor
 Site = tuple[tuple[str, int, int], ...]
 """Modules ``(name, d_in, d_out)`` that read one input, in the order of their outputs."""
 
-HAS_GROUPED = hasattr(F, "grouped_mm")
-"""True if this torch has grouped products: torch 2.6 has none."""
-
 READING = 9.0
 """Cost of reading one more tile's factors, in rows of low-rank products: both grow alike with the
 rank. Measured on ragged populations: 4.5 and 20 were 5 % slower."""
@@ -247,7 +244,8 @@ def _is_grouped(x: Tensor, y: Tensor) -> bool:
     """Return True if torch has a grouped kernel for this: half precision on CUDA, in steps of 16
     bytes."""
     is_aligned = x.shape[-1] % 8 == 0 and y.shape[-1] % 8 == 0
-    return HAS_GROUPED and x.is_cuda and x.dtype == torch.bfloat16 and is_aligned
+    # torch 2.6 has no such product.
+    return x.is_cuda and x.dtype == torch.bfloat16 and is_aligned and hasattr(F, "grouped_mm")
 
 
 @lru_cache(maxsize=16)
