@@ -107,7 +107,7 @@ def _inside(function: Callable[..., Result], arguments: tuple[object, ...]) -> R
         return function(*arguments)
     except (FaultError, TimeUpError, KeyboardInterrupt):
         raise
-    except BaseException as error:
+    except BaseException as error:  # foreign code, which may also call sys.exit
         raise FaultError(said_of(error)) from error
 
 

@@ -22,13 +22,11 @@ POLICY = (
 
 def metrics_text(status: ServiceStatus) -> str:
     """Return the counts of a service in the text format of Prometheus."""
-    lines = list[str]()
-    for name, value in status.counters.items():
-        lines.append(f"# TYPE symbiont_{name}_total counter")
-        lines.append(f"symbiont_{name}_total {float(value)}")
-    for name, value in status.gauges.items():
-        lines.append(f"# TYPE symbiont_{name} gauge")
-        lines.append(f"symbiont_{name} {float(value)}")
+    lines, totals = list[str](), {f"{name}_total": n for name, n in status.counters.items()}
+    for kind, values in {"counter": totals, "gauge": status.gauges}.items():
+        for name, value in values.items():
+            lines.append(f"# TYPE symbiont_{name} {kind}")
+            lines.append(f"symbiont_{name} {float(value)}")
     return "\n".join(lines) + "\n"
 
 

@@ -14,19 +14,7 @@ const compareView = {
       flops: "training FLOPs",
       coverage: "archive, cells held",
     };
-    return [
-      el(
-        "select",
-        {
-          "aria-label": "measure",
-          onchange: (event) => {
-            this.measure = event.target.value;
-            redraw();
-          },
-        },
-        Object.entries(options).map(([value, name]) => el("option", { value }, name)),
-      ),
-    ];
+    return [measureList(this, options, redraw)];
   },
   option(_, state) {
     const { runs } = state;

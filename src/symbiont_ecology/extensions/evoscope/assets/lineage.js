@@ -9,21 +9,8 @@ const mullerView = {
   measure: "asked",
   suits: (run) => !run.isAlone && !run.hasExams,
   controls(redraw, run) {
-    return [
-      el(
-        "select",
-        {
-          "aria-label": "measure",
-          onchange: (event) => {
-            this.measure = event.target.value;
-            redraw();
-          },
-        },
-        el("option", { value: "asked" }, "answers"),
-        el("option", { value: "right" }, "right answers"),
-        run.hasEconomy ? el("option", { value: "balance" }, "energy") : null,
-      ),
-    ];
+    const energy = run.hasEconomy ? { balance: "energy" } : {};
+    return [measureList(this, { asked: "answers", right: "right answers", ...energy }, redraw)];
   },
   option(run, state) {
     const times = stretches(run, COLUMNS),

@@ -357,22 +357,7 @@ function scoreOf(one) {
 
 // What the colours of scores stand for.
 function scoreScale(run) {
-  const { least, most } = run.scores;
-  return {
-    type: "continuous",
-    min: least,
-    max: Math.max(most, least + 1e-9),
-    inRange: { color: SCALE },
-    orient: "vertical",
-    right: 0,
-    top: "middle",
-    itemHeight: 90,
-    itemWidth: 8,
-    calculable: false,
-    seriesIndex: [],
-    text: [SCORE_FORM(most), SCORE_FORM(least)],
-    textStyle: { color: cssColour("--soft") },
-  };
+  return colourScale(run.scores.least, run.scores.most, SCORE_FORM, { seriesIndex: [] });
 }
 
 const methodViews = [rewardsView, scoresView, looksView, guardsView, stepsView, sigmaView, genesView, livesView];

@@ -310,6 +310,16 @@ function plain(text) {
 }
 
 // An element; texts are never read as HTML.
+// A list from which a view's measure is chosen; options are names by value.
+function measureList(view, options, redraw) {
+  const onchange = (event) => {
+    view.measure = event.target.value;
+    redraw();
+  };
+  const items = Object.entries(options).map(([value, name]) => el("option", { value }, name));
+  return el("select", { "aria-label": "measure", onchange }, items);
+}
+
 function el(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {

@@ -253,24 +253,29 @@ const cellsView = {
       yAxis: rowAxis(names),
       series: [barSeries(data, 0.94)],
       tooltip: {},
-      visualMap: {
-        type: "continuous",
-        min: least,
-        max: Math.max(most, least + 1e-9),
-        inRange: { color: SCALE },
-        orient: "vertical",
-        right: 0,
-        top: "middle",
-        itemHeight: 90,
-        itemWidth: 8,
-        calculable: false,
-        seriesIndex: [],
-        text: [most.toFixed(most < 10 ? 1 : 0), least.toFixed(least && least < 10 ? 1 : 0)],
-        textStyle: { color: cssColour("--soft") },
-      },
+      visualMap: colourScale(least, most, (value) => value.toFixed(value && value < 10 ? 1 : 0), { seriesIndex: [] }),
     };
   },
 };
+
+// The scale beside a chart that says what its colours stand for.
+function colourScale(least, most, text, more = {}) {
+  return {
+    type: "continuous",
+    min: least,
+    max: Math.max(most, least + 1e-9),
+    inRange: { color: SCALE },
+    orient: "vertical",
+    right: 0,
+    top: "middle",
+    itemHeight: 90,
+    itemWidth: 8,
+    calculable: false,
+    text: [text(most), text(least)],
+    textStyle: { color: cssColour("--soft") },
+    ...more,
+  };
+}
 
 function scaleColour(part) {
   const at = Math.min(Math.max(part, 0), 1) * (SCALE.length - 1),
@@ -304,19 +309,7 @@ const archiveView = {
         splitLine: { show: false },
       },
       yAxis: rowAxis(rows, { splitLine: { show: false } }),
-      visualMap: {
-        min: 0,
-        max: 1,
-        inRange: { color: SCALE },
-        orient: "vertical",
-        right: 0,
-        top: "middle",
-        itemHeight: 90,
-        itemWidth: 8,
-        calculable: false,
-        text: ["1", "0"],
-        textStyle: { color: cssColour("--soft") },
-      },
+      visualMap: colourScale(0, 1, String),
       series: [
         {
           type: "heatmap",
