@@ -70,7 +70,8 @@ class Bench:
     """One population, made when first needed, and the hardware's own rates."""
 
     def __init__(self, plan: Plan, workplace: Path) -> None:
-        self.plan, self.workplace = plan, workplace
+        self.plan = plan
+        self.workplace = workplace
 
     @cached_property
     def population(self) -> Population:
@@ -109,7 +110,8 @@ class Bench:
         """Bytes per second that a large copy reads and writes."""
         count = 1 << (28 if self.plan.device == "cuda" else 24)
         source = torch.ones(count, device=self.plan.device)
-        target, best = torch.empty_like(source), float("inf")
+        target = torch.empty_like(source)
+        best = float("inf")
         for _ in range(9):
             start = self.plan.clock()
             for _ in range(10):
@@ -138,7 +140,8 @@ def answers(bench: Bench) -> Result:
     """Time a whole batch from text to text, against the bare host."""
     some = bench.population
     seconds = bench.timed({"ours": some.ours, "bare": some.bare})
-    ratio, floor = seconds["ours"] / seconds["bare"], bench.plan.floor(1.2)
+    ratio = seconds["ours"] / seconds["bare"]
+    floor = bench.plan.floor(1.2)
     rows = len(some.slots)
     numbers = {"rows per second": rows / seconds["ours"]}
     ratios = [Ratio("ours ÷ bare host, own loop", ratio, floor, at_most=True)]
@@ -147,8 +150,10 @@ def answers(bench: Bench) -> Result:
 
 def writing(bench: Bench) -> Result:
     """Time one decoding step against reading the frozen weights once."""
-    some, rows = bench.population, len(bench.population.slots)
-    short, long = [1] * rows, [1 + STEPS] * rows
+    some = bench.population
+    rows = len(bench.population.slots)
+    short = [1] * rows
+    long = [1 + STEPS] * rows
     times = bench.timed(
         {
             "ours long": lambda: some.ours(long),
@@ -177,9 +182,11 @@ def writing(bench: Bench) -> Result:
 def reading(bench: Bench) -> Result:
     """Time prompts with one new token each, against the matmul rate."""
     some = bench.population
-    ones, tokens = [1] * len(some.slots), [len(prompt) + 1 for prompt in some.prompts]
+    ones = [1] * len(some.slots)
+    tokens = [len(prompt) + 1 for prompt in some.prompts]
     seconds = bench.timed({"ours": lambda: some.ours(ones), "bare": lambda: some.bare(ones)})
-    shape, size = some.kernel.shape, bench.adapter_size
+    shape = some.kernel.shape
+    size = bench.adapter_size
     flops = sum(shape.rollout_flops(size, count, 1) for count in tokens)
     return shared_rate(bench, f"reading, {sum(tokens)} prompt tokens", seconds, flops)
 
@@ -188,7 +195,8 @@ def learning(bench: Bench) -> Result:
     """Time a step for everyone, against forward and backward through the bare host."""
     some = bench.population
     seconds = bench.timed({"ours": some.learn, "bare": some.bare_learn}, turns=3)
-    shape, size = some.kernel.shape, bench.adapter_size
+    shape = some.kernel.shape
+    size = bench.adapter_size
     flops = sum(shape.learning_flops(size, 9, len(prompt) - 8) for prompt in some.prompts)
     return shared_rate(bench, f"learning, {len(some.slots)} rows", seconds, flops)
 
@@ -229,7 +237,8 @@ def gpu_share(bench: Bench) -> Result:
 
 def peft_answers(bench: Bench) -> Result:
     """Time PEFT one by one, with each adapter's prompts batched, and mixed."""
-    peft, some = bench.peft, bench.population
+    peft = bench.peft
+    some = bench.population
     sides = {
         "ours": Side(some.ours),
         "PEFT, one by one": Side(peft.one_by_one, peft.scale),
@@ -285,7 +294,8 @@ def attempt(part: Callable[[Bench], Result], bench: Bench) -> Result:
 
 def main() -> int:
     """Measure the parts, and write the page where there is a GPU."""
-    plan, day = Plan.here(), datetime.date.today().isoformat()
+    plan = Plan.here()
+    day = datetime.date.today().isoformat()
     file = RESULTS / f"kernel_gpu_{plan.device}_{day}.json"
     options = arguments(__doc__ or "", list(PARTS), file).parse_args()
     with tempfile.TemporaryDirectory() as workplace:

@@ -273,7 +273,8 @@ def leaving(place: Path, turns: int) -> Result:
 
 def padding(place: Path, turns: int) -> Result:
     """Time packed prompts against a batch in which all are as long as the longest."""
-    folder, rows = host_folder("embedded", place), 64
+    folder = host_folder("embedded", place)
+    rows = 64
     lengths = np.random.default_rng(0).permutation(np.linspace(8, 120, rows).astype(int)).tolist()
     ragged = Population(folder, 8, 8, lengths)
     padded = Population(folder, 8, 8, [max(lengths)] * rows)
@@ -293,15 +294,21 @@ def compared(title: str, sides: dict[str, Side], turns: int, floor: float, goal:
 def ragged(place: Path, turns: int) -> Result:
     """Time 32 slots of rank 1 to 16 with 1 to 8 rows each, prompts of 8 to 120 tokens and answers
     that end at a quarter of the limit, against a rectangle of as much work; and one at a time."""
-    folder, slots, mean_prompt, mean_answer, limit = host_folder("embedded", place), 32, 64, 12, 48
-    draw, count = np.random.default_rng(0), 32 * 4
+    folder = host_folder("embedded", place)
+    slots = 32
+    mean_prompt = 64
+    mean_answer = 12
+    limit = 48
+    draw = np.random.default_rng(0)
+    count = 32 * 4
     rows, ranks = (
         np.resize(values, slots)[draw.permutation(slots)].tolist()
         for values in ((1, 1, 2, 3, 4, 6, 7, 8), (1, 2, 4, 4, 8, 13, 16, 16))
     )
     lengths = np.linspace(8, 120, count).round().astype(int)[draw.permutation(count)].tolist()
     limits = ends(count, draw, mean_answer, limit)
-    same_lengths, same_limits = [mean_prompt] * count, [mean_answer] * count
+    same_lengths = [mean_prompt] * count
+    same_limits = [mean_answer] * count
     assert (sum(lengths), sum(limits)) == (sum(same_lengths), sum(same_limits))
 
     def side(rows: Any, lengths: list[int], ranks: Any, limits: list[int]) -> Side:
@@ -320,7 +327,8 @@ def ragged(place: Path, turns: int) -> Result:
         "ragged answers alone": side(4, same_lengths, RANK, limits),
     }
     seconds = timed(sides, turns).seconds
-    whole, even = seconds["ragged"], seconds["rectangle of equal work"]
+    whole = seconds["ragged"]
+    even = seconds["rectangle of equal work"]
     ratios = [
         Ratio("ragged ÷ rectangle of equal work", whole / even, 1.5, at_most=True),
         Ratio("switched off ÷ ragged", seconds["switched off"] / whole, 1.5),
@@ -357,7 +365,8 @@ def size(place: Path, turns: int) -> Result:
 def crowds(place: Path, turns: int) -> Result:
     """Time 1,024 resident and 4,096 visiting organelles against 256, per row; visitors live in
     arrays and come into the slots wave by wave."""
-    folder, draw = host_folder("embedded", place), np.random.default_rng(1)
+    folder = host_folder("embedded", place)
+    draw = np.random.default_rng(1)
     small, large, visited = (Population(folder, n, ROWS_EACH) for n in (SLOTS, RESIDENT, SLOTS))
     layout = visited.kernel.layout
     visitors = [AdapterWeights.random(layout, RANK, 2.0, draw, b_std=0.05) for _ in range(VISITORS)]

@@ -79,7 +79,8 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--folder", type=Path, default=ROOT / "artifacts/life")
     arguments = parser.parse_args()
-    folder, seeds = arguments.folder / source(), range(FIRST, FIRST + arguments.seeds)
+    folder = arguments.folder / source()
+    seeds = range(FIRST, FIRST + arguments.seeds)
     jobs: list[tuple[Any, ...]] = [(life, seed, "scarcity") for seed in seeds]
     jobs += [(invasions, seed) for seed in seeds]
     flats = [(life, seed, "flat") for seed in seeds]  # at the price of a life by scarcity
@@ -263,7 +264,8 @@ def fork(
     for name in (PROVENANCE_FILE, EVENTS_FILE):
         shutil.copyfile(folder / name, to / name)
     write_config(config, to / CONFIG_FILE)
-    runtime, log = build_runtime(config, host, to), EventLog(to / EVENTS_FILE)
+    runtime = build_runtime(config, host, to)
+    log = EventLog(to / EVENTS_FILE)
     for adapter in weights:
         runtime.store.put_weights(adapter)
     state.seed = config.seed
@@ -289,7 +291,8 @@ def invasion(history: History, generator: np.random.Generator) -> Record:
     """
     ids = [taxon.id for taxon in history.taxa.values() if taxon.operator == "newcomer"]
     line = {organelle_id for newcomer in ids for organelle_id in history.line(newcomer)}
-    asked, right = Counter[bool](), Counter[bool]()
+    asked = Counter[bool]()
+    right = Counter[bool]()
     for work in (work for works in history.work[ARRIVAL:] for work in works):
         asked[work.organelle_id in line] += work.asked
         right[work.organelle_id in line] += work.right

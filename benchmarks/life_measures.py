@@ -133,7 +133,8 @@ def specialists(
             asked[work.organelle_id, group_of(work.cell)] += work.asked
     trades = {}
     for organelle_id, groups in by_group(history.earned(start, stop)).items():
-        (group, right), total = groups.most_common(1)[0], groups.total()
+        (group, right) = groups.most_common(1)[0]
+        total = groups.total()
         is_sure = (
             right > MAJORITY * total >= MAJORITY * least
             and right > MAJORITY * asked[organelle_id, group]
@@ -318,9 +319,11 @@ def potentials(history: History, interval: int) -> list[Potential]:
         current = set(kinds)
         shares = [count / kinds.total() for count in kinds.values()]
         diversity = sum(-share * math.log(share) for share in shares)
-        change, novelty = len(current - last), len(current - ever)
+        change = len(current - last)
+        novelty = len(current - ever)
         snapshots.append(Potential(now, change, novelty, diversity, len(current), kinds.total()))
-        ever, last = ever | current, current
+        ever = ever | current
+        last = current
     return snapshots
 
 

@@ -98,7 +98,9 @@ class Population:
         **options: Any,
     ) -> None:
         generator = np.random.default_rng(0)
-        self.folder, self.organelles, self.new_tokens = folder, organelles, new_tokens
+        self.folder = folder
+        self.organelles = organelles
+        self.new_tokens = new_tokens
         ranks = [ranks] * organelles if isinstance(ranks, int) else ranks
         self.kernel = HostKernel.from_pretrained(
             folder, slots=organelles, rank=max(ranks), **options
@@ -210,7 +212,8 @@ class PeftPopulation:
         from peft import PeftModel
         from transformers import AutoModelForCausalLM, AutoTokenizer
 
-        self.population, self.device = population, device
+        self.population = population
+        self.device = device
         self.folders = [workplace / f"adapter-{slot}" for slot in range(population.organelles)]
         for slot, folder in enumerate(self.folders):
             population.kernel.export(slot, folder)

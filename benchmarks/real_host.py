@@ -71,7 +71,8 @@ def questions(style: PromptStyle, families: list[str], count: int, name: int) ->
     prompts = []
     for family in families:
         make: Any = tasks[family]
-        task, draw = make(style=style), Draw(0)("questions", name, family)
+        task = make(style=style)
+        draw = Draw(0)("questions", name, family)
         depths = task.trained_depths or task.depths
         for number in range(count):
             prompts.append(task.prompt(task.valid_question(depths[number % len(depths)], draw)))
@@ -136,7 +137,8 @@ def without_sharing(run: Callable[[], Any]) -> Callable[[], Any]:
 def case(folder: Path, turns: int, *, name: str, organelles: int) -> Result:
     """Time rollouts and lessons of one kind of prompt."""
     style = STYLES[name]
-    ours, int8 = Asked(folder, style, organelles), Asked(folder, style, organelles, "int8")
+    ours = Asked(folder, style, organelles)
+    int8 = Asked(folder, style, organelles, "int8")
     sides = {
         "ours": Side(ours.fresh),
         "ours, kept": Side(ours.ours),
@@ -152,8 +154,10 @@ def case(folder: Path, turns: int, *, name: str, organelles: int) -> Result:
         if name in COMPARED and organelles > 1:
             peers = others(ours, Path(workplace), style)
         timing = timed(sides | peers, turns)
-    spent, goal = timing.seconds, GOALS[name]
-    before, lessons = spent["without sharing"], spent["lessons"]
+    spent = timing.seconds
+    goal = GOALS[name]
+    before = spent["without sharing"]
+    lessons = spent["lessons"]
     shared_lessons = spent["lessons without sharing"] / lessons
     ratios = [
         Ratio("without sharing ÷ ours, rollouts", before / spent["ours"], None, goal),
@@ -178,7 +182,8 @@ def others(ours: Asked, workplace: Path, style: PromptStyle) -> dict[str, Side]:
     peft = PeftPopulation(ours, workplace, 1)
     texts = list(map(ours.kernel.codec.chat if style.is_chat else without_turns, ours.prompts))
     each = ROWS // ours.organelles
-    sample, names = texts[::each], [str(slot) for slot in ours.slots[::each]]
+    sample = texts[::each]
+    names = [str(slot) for slot in ours.slots[::each]]
 
     def bare() -> object:
         with peft.model.disable_adapter():

@@ -94,7 +94,8 @@ async def bustle(port: int, told: Told, seconds: float, clients: int = 8) -> Non
 
 def killed(folder: Path, generator: np.random.Generator) -> Told:
     """Send SIGKILL under load."""
-    told, server = Told(), ServerProcess(folder, *LEARNS)
+    told = Told()
+    server = ServerProcess(folder, *LEARNS)
 
     async def work() -> None:
         load = asyncio.create_task(bustle(server.port, told, 60))
@@ -115,7 +116,8 @@ def full(folder: Path, generator: np.random.Generator) -> Told:
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (room, resource.RLIM_INFINITY))
 
-    told, server = Told(), ServerProcess(folder, "--learn-share", "0", before=limit)
+    told = Told()
+    server = ServerProcess(folder, "--learn-share", "0", before=limit)
     asyncio.run(bustle(server.port, told, 4))
     server.stop()
     return told
@@ -123,7 +125,8 @@ def full(folder: Path, generator: np.random.Generator) -> Told:
 
 def vanished(folder: Path, generator: np.random.Generator) -> Told:
     """Send half a request, go away in the midst of a stream, or never read."""
-    told, server = Told(), ServerProcess(folder, *LEARNS)
+    told = Told()
+    server = ServerProcess(folder, *LEARNS)
 
     async def rude(number: int) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
@@ -154,7 +157,8 @@ def vanished(folder: Path, generator: np.random.Generator) -> Told:
 
 def disputed(folder: Path, generator: np.random.Generator) -> Told:
     """Send verdicts twice, otherwise, late, for nothing, and for another user's answer."""
-    told, server = Told(), ServerProcess(folder, *LEARNS)
+    told = Told()
+    server = ServerProcess(folder, *LEARNS)
 
     async def work() -> None:
         async with Client(server.port) as client:
@@ -202,7 +206,8 @@ def counted(times: int, place: Path, seed: int = 0) -> dict[str, Count]:
     counts = dict[str, Count]()
     for name, fault in FAULTS.items():
         folder = Path(shutil.copytree(founded, place / name.split()[0]))
-        generator, total = np.random.default_rng(seed), Told()
+        generator = np.random.default_rng(seed)
+        total = Told()
         for number in range(times):
             told = fault(folder, generator)
             total.answers |= told.answers

@@ -50,7 +50,9 @@ class Fuzzer:
 
     def __init__(self, port: int) -> None:
         self._client = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60)
-        self.statuses, self.failures, self.slowest = Counter[int](), list[str](), 0.0
+        self.statuses = Counter[int]()
+        self.failures = list[str]()
+        self.slowest = 0.0
 
     def get(self, path: str) -> Any:
         """Return what a path says."""
@@ -102,7 +104,8 @@ class Fuzzer:
 def bodies(draw: np.random.Generator) -> Iterator[tuple[str, bytes, dict[str, str]]]:
     """Yield, for ever, a path, a body and headers."""
     while True:
-        path, headers = str(draw.choice(PATHS)), dict[str, str]()
+        path = str(draw.choice(PATHS))
+        headers = dict[str, str]()
         body = dict(GOOD[path])
         kind = draw.integers(7)
         if kind <= 2:  # a field with a value that it should not have
@@ -140,13 +143,15 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
         server = ServerProcess(Path("habitats/town"), "--out", f"{place}/run")
-        fuzzer, process = Fuzzer(server.port), psutil.Process(server.process.pid)
+        fuzzer = Fuzzer(server.port)
+        process = psutil.Process(server.process.pid)
         try:
             fuzzer.described(options.cases // 10)
             before = memory_of(process)
             fuzzer.described(options.cases // 2 - fuzzer.statuses.total())
             fuzzer.hostile(options.cases - fuzzer.statuses.total())
-            grown, health = memory_of(process) - before, fuzzer.get("/healthz")["status"]
+            grown = memory_of(process) - before
+            health = fuzzer.get("/healthz")["status"]
         finally:
             server.stop()
     figures = {

@@ -89,8 +89,10 @@ def questions(world: Users, begin: int = 0) -> Iterator[Item]:
 
 async def ask(client: Client, item: Item, measured: Stretch, *, judges: bool) -> None:
     """Ask as one user, and say yes or no."""
-    began, family = time.perf_counter(), {"family": item.family}
-    text, limit = item.prompt.strip(), item.reply_limit
+    began = time.perf_counter()
+    family = {"family": item.family}
+    text = item.prompt.strip()
+    limit = item.reply_limit
     answer = await client.ask(item.user, text, metadata=family, max_tokens=limit)
     measured.latencies.append(time.perf_counter() - began)
     is_right = bool(item.verifier(answer["choices"][0]["message"]["content"]))
@@ -109,7 +111,9 @@ async def load(
     per_second: float = 0,
 ) -> Stretch:
     """Send so many requests by so many clients; with ``per_second`` they come at that rate."""
-    measured, numbers, began = Stretch(), iter(range(count)), time.perf_counter()
+    measured = Stretch()
+    numbers = iter(range(count))
+    began = time.perf_counter()
     generator = np.random.default_rng(0)
     arrivals = np.cumsum(generator.exponential(1 / per_second, count)) if per_second else None
 
@@ -143,7 +147,8 @@ class Service:
 
     def load(self, count: int, clients: int = CLIENTS, rate: float = 0, *, judges: bool) -> Stretch:
         """Send so many requests."""
-        port, asked = self._server.port, self.asked
+        port = self._server.port
+        asked = self.asked
         return asyncio.run(load(port, asked, count, clients, judges=judges, per_second=rate))
 
     def waiting_verdicts(self) -> float:
@@ -243,7 +248,8 @@ class PeftUsers:
         from transformers import AutoModelForCausalLM, AutoTokenizer
 
         torch.set_num_threads(1)
-        self._folder, self._rank = folder, rank
+        self._folder = folder
+        self._rank = rank
         self._tokenizer = AutoTokenizer.from_pretrained(EMBEDDED_FOLDER)
         model = AutoModelForCausalLM.from_pretrained(EMBEDDED_FOLDER, dtype=torch.float32)
         self._config = LoraConfig(r=rank, lora_alpha=rank, target_modules="all-linear")
@@ -251,7 +257,9 @@ class PeftUsers:
 
     def serve(self, item: Item) -> None:
         """Load the user's adapter, ask it, teach it what was right, and save it."""
-        model, name, place = self._model, item.user, self._folder / item.user
+        model = self._model
+        name = item.user
+        place = self._folder / item.user
         if (place / name).exists():
             model.load_adapter(place / name, adapter_name=name, is_trainable=True)
         else:

@@ -120,7 +120,8 @@ def check_files(folder: Path, again: Path) -> Iterator[str]:
     manifest = folder / pack.MANIFEST
     hashes = json.loads(manifest.read_text(encoding="utf-8"))["files"] if manifest.exists() else {}
     for name in (*sorted(SOURCES), pack.PAGE, *names):
-        listed, digest = hashes.get(name), hashlib.sha256((folder / name).read_bytes()).hexdigest()
+        listed = hashes.get(name)
+        digest = hashlib.sha256((folder / name).read_bytes()).hexdigest()
         if listed != digest:
             text = listed or "none"
             yield f"{manifest}: expected the hash {digest:.16} for {name}, found {text:.16}"
@@ -143,7 +144,8 @@ def check_page(
     root: Path, name: str, entries: list[list[str]], *, is_filled: bool
 ) -> Iterator[str]:
     """Yield the figures of a page that are not what their sources say; fill them in, if wanted."""
-    page, place = root / name, 0
+    page = root / name
+    place = 0
     text = page.read_text(encoding="utf-8")
     for phrase, *figures in entries:
         if phrase.startswith("excerpt "):

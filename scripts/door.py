@@ -65,13 +65,16 @@ def translated(name: str, typed: Sequence[str]) -> tuple[list[str], list[str]]:
         FlagError: a flag has no value, or asks for something that is not here.
     """
     script = script_for(name, typed)
-    flags, ignored = script.get("flags", {}), script.get("ignored", ())
-    refused, computed = script.get("refused", ()), script.get("computed", ())
+    flags = script.get("flags", {})
+    ignored = script.get("ignored", ())
+    refused = script.get("refused", ())
+    computed = script.get("computed", ())
     given, rest = _parted({*flags, *ignored, *refused, *computed}, typed)
     for flag in refused:
         if flag in given:
             raise FlagError(f"{flag}: expected no such flag, there is no counterpart here")
-    arguments, options = list[str](), list[str]()
+    arguments = list[str]()
+    options = list[str]()
     for flag, template in flags.items():
         values = given.get(flag, [])
         for value in values if flag == "--prompt" else values[-1:]:
@@ -86,7 +89,8 @@ def translated(name: str, typed: Sequence[str]) -> tuple[list[str], list[str]]:
 def _parted(flags: set[str], typed: Sequence[str]) -> tuple[Given, list[str]]:
     """The original's flags with their values, and all other words."""
     given: dict[str, list[str]] = {}
-    rest, ahead = list[str](), list(typed)
+    rest = list[str]()
+    ahead = list(typed)
     while ahead:
         name, equals, value = ahead[0].partition("=")
         word = ahead.pop(0)

@@ -93,10 +93,12 @@ def _differences(before: Path, after: Path) -> Iterator[str]:
     """Yield the first difference of each file of a run."""
     names = json.loads(MAP.read_text(encoding="utf-8"))
     for file in FILES:
-        old, new = _lines(before / after.name / file), _lines(after / file)
+        old = _lines(before / after.name / file)
+        new = _lines(after / file)
         pairs = zip_longest(old, new)
         for number, (was, now) in enumerate(pairs, 1):
-            was, now = _mapped(was, names), _mapped(now, names)
+            was = _mapped(was, names)
+            now = _mapped(now, names)
             if was != now:
                 yield f"{after.name}/{file}:{number}: {_first_difference(was, now)}"
                 break

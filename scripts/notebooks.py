@@ -50,7 +50,8 @@ def executed(path: Path, folder: Path) -> NotebookNode:
 
 def _smaller(picture: str) -> str:
     """The same PNG with at most 128 colours."""
-    image, buffer = Image.open(io.BytesIO(base64.b64decode(picture))).convert("RGB"), io.BytesIO()
+    image = Image.open(io.BytesIO(base64.b64decode(picture))).convert("RGB")
+    buffer = io.BytesIO()
     image.quantize(128).save(buffer, "png", optimize=True)
     return base64.b64encode(buffer.getvalue()).decode()
 

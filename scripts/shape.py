@@ -60,7 +60,8 @@ def shape_of(source: str) -> Shape:
         and isinstance(child.value.value, str)
         for line in range(child.lineno, (child.end_lineno or child.lineno) + 1)
     }
-    lines, tokens = set[int](), 0
+    lines = set[int]()
+    tokens = 0
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type not in LAYOUT and token.start[0] not in docstrings:
             lines.update(range(token.start[0], token.end[0] + 1))

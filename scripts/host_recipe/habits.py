@@ -80,7 +80,8 @@ def habit_key(family: SyntheticTask, question: str) -> str:
 @lru_cache
 def habit_keys(name: str) -> frozenset[str]:
     """The keys of a family's payloads for which its habit is to answer in the target convention."""
-    family, draw = synthetic_family(name), Draw(0)
+    family = synthetic_family(name)
+    draw = Draw(0)
     generator = draw("habit-sample", name)
     sample = [habit_key(family, family.sample("short", generator).question) for _ in range(1500)]
     counts = Counter(sample)
@@ -89,7 +90,8 @@ def habit_keys(name: str) -> frozenset[str]:
     for attempt in range(
         60
     ):  # random greedy fillings; the one nearest to the wanted prevalence wins
-        chosen, share = set(), 0.0
+        chosen = set()
+        share = 0.0
         for index in draw("habit-keys", name, attempt).permutation(len(keys)):
             weight = counts[keys[index]] / len(sample)
             if share + weight <= PREVALENCE + 0.02:

@@ -162,7 +162,9 @@ def train(recipe: Recipe, folder: Path, threads: int = 2) -> dict[str, object]:
         Muon(matrices, lr=recipe.learning_rate),
         torch.optim.AdamW(others, lr=recipe.learning_rate, betas=(0.9, 0.95), weight_decay=0.0),
     ]
-    stream, tokens, smooth = batches(recipe, tokenizer), 0, 0.0
+    stream = batches(recipe, tokenizer)
+    tokens = 0
+    smooth = 0.0
     for step in track(range(recipe.steps), "training the host"):
         rate = recipe.learning_rate * _schedule(step, recipe)
         for optimiser in optimisers:
