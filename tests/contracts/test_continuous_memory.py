@@ -1,4 +1,4 @@
-"""What becomes of rows if memory runs out."""
+"""Which rows are read in one pass, and what becomes of rows if memory runs out."""
 
 from __future__ import annotations
 
@@ -68,6 +68,60 @@ def test_rows_for_which_memory_runs_out_do_not_disturb_the_others(
     while len(batch):
         told_once(batch, written)
     assert [row.text for row in written.values()] == [row.text for row in expected[:5]]
+
+
+@pytest.fixture
+def in_one_pass(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many newcomers were read in the others' pass, each time."""
+    read, counts = LlamaDecoder.decode_beside, list[int]()
+
+    def counted(decoder: LlamaDecoder, *arguments: Any) -> torch.Tensor:
+        counts.append(len(arguments[-1].prompts))
+        return read(decoder, *arguments)
+
+    monkeypatch.setattr(LlamaDecoder, "decode_beside", counted)
+    return counts
+
+
+def test_newcomers_are_read_in_the_pass_of_the_others_unless_they_share(
+    qwen3: HostKernel, three: list[AdapterWeights], in_one_pass: list[int]
+) -> None:
+    asked = requests(qwen3, three, Decoding())
+    in_company(ContinuousBatch(qwen3, 3), asked[:4], (0, 1, 1, 2))
+    assert in_one_pass == [2, 1]
+    in_company(ContinuousBatch(qwen3, 3), [asked[0], asked[4], asked[4]], (0, 1, 1))
+    assert in_one_pass == [2, 1]
+
+
+def test_rows_stand_where_they_stood_if_memory_runs_out_in_the_midst_of_a_pass(
+    qwen3: HostKernel,
+    three: list[AdapterWeights],
+    in_one_pass: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    expected = alone(qwen3, three, Decoding())
+    batch, asked = ContinuousBatch(qwen3, 3), requests(qwen3, three, Decoding())
+    attend = RaggedCache.attend
+
+    def scarce(cache: RaggedCache, layer: int, heads: torch.Tensor) -> torch.Tensor:
+        """Memory for the newest tokens alone, in the second layer."""
+        if layer and len(heads) > 2:
+            raise torch.OutOfMemoryError("out of memory")
+        return attend(cache, layer, heads)
+
+    written = {row: Written() for row in batch.join([asked[0], asked[2]])}
+    told_once(batch, written)
+    waiting = batch.join(asked[1:2])
+    with monkeypatch.context() as patched:
+        patched.setattr(RaggedCache, "attend", scarce)
+        told_once(batch, written)
+        told_once(batch, written)
+    assert in_one_pass == [1]
+    written |= {row: Written() for row in waiting}
+    while len(batch):
+        told_once(batch, written)
+    texts = [expected[place].text for place in (0, 2, 1)]
+    assert [row.text for row in written.values()] == texts
 
 
 def test_a_row_that_fits_nowhere_is_lost_where_nothing_is_being_written(

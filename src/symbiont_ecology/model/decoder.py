@@ -22,7 +22,7 @@ from symbiont_ecology.base.errors import HostError
 from symbiont_ecology.base.flops import HostShape
 from symbiont_ecology.model.backend.bank import SlotBank
 from symbiont_ecology.model.backend.lowrank import Adapters, Shares, Site
-from symbiont_ecology.model.budget import MemoryBudget
+from symbiont_ecology.model.budget import MemoryBudget, if_memory_lasts
 from symbiont_ecology.model.dropout import Dropout
 from symbiont_ecology.model.packing import Packing
 
@@ -66,6 +66,14 @@ class Session(ABC):
     def join(self, prefill: Prefill) -> Tensor:
         """Read prompts, whose rows then stand behind its own; return their first logits. If memory
         runs out, nothing has changed."""
+
+    def admit(self, tokens: Tensor, slots: Sequence[int], prefill: Prefill) -> Tensor:
+        """Step its own rows, which belong to these slots, and let those of ``prefill`` join, in one
+        pass where that can be; return the logits of all. If memory runs out for new rows, its own
+        go on, and their logits alone come."""
+        logits = self.step(tokens, *prefill.bank.for_step(slots))
+        first = if_memory_lasts(lambda: self.join(prefill))
+        return logits if first is None else torch.cat([logits, first])
 
 
 class Decoder(Protocol):

@@ -10,7 +10,9 @@ the papers. What is not a large product is left to a ``backend``.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,25 +24,31 @@ from symbiont_ecology.model.architectures import Rope
 from symbiont_ecology.model.backend.attention import AttentionSpec
 from symbiont_ecology.model.backend.lowrank import Adapters, Shares, dropping
 from symbiont_ecology.model.backend.torch_backend import Cache, TorchBackend, backend_for
+from symbiont_ecology.model.budget import if_memory_lasts
 from symbiont_ecology.model.decoder import Prefill, Session
 from symbiont_ecology.model.dropout import Dropout
 from symbiont_ecology.model.layers import LlamaWeights
-from symbiont_ecology.model.packing import Packing, Text, least_shared, packings, taken
+from symbiont_ecology.model.packing import Packing, Text, do_share, least_shared, packings, taken
+
+MAX_BESIDE = 512
+"""Tokens of prompts that are read in the pass of the rows at work: the cache's attention takes one
+token at a time, and from some 600 on that costs more on SmolLM2 than a pass of their own."""
 
 
 @dataclass(frozen=True)
 class _Forward:
     """Parts that tokens meet on their way through the layers.
 
-    ``attend`` gives what they see in a layer. The ends of the ``packing`` alone go on after the
-    last layer's attention; all tokens do where there is none.
+    ``attend`` gives what they see in a layer. The tokens at ``ends`` alone, which come in shares
+    of their own, go on after the last layer's attention, which gives them alone; all do where there
+    are none.
     """
 
     backend: TorchBackend
     adapters: Adapters
     shares: Shares
     attend: Callable[[int, Tensor], Tensor]
-    packing: Packing | None = None
+    ends: tuple[Tensor, Shares] | None = None
 
 
 class LlamaDecoder:
@@ -113,8 +121,47 @@ class LlamaDecoder:
 
     def decode(self, tokens: Tensor, cache: Cache, adapters: Adapters, shares: Shares) -> Tensor:
         """Append a token to each row; return logits ``(rows, vocab)``."""
+        return self._advanced(
+            tokens, _Forward(self._backend, adapters, shares, cache.attend), cache
+        )
+
+    def decode_beside(
+        self, tokens: Tensor, slots: Sequence[int], cache: Cache, prefill: Prefill
+    ) -> Tensor:
+        """Append a token to each row, whose slots are given, and read prompts in the same pass,
+        whose rows then stand behind; return logits of all rows ``(rows, vocab)``.
+
+        Piggybacked prefill (Sarathi-Serve, Agrawal et al. 2024, arXiv:2403.02310).
+        """
+        lengths = np.array([len(prompt) for prompt in prefill.prompts])
+        cache.specs = self.specs(prefill.room)
+        cache.reserve(lengths, prefill.room)
+        read = Counter[int]()
+        for slot, length in zip(prefill.slots, lengths.tolist(), strict=True):
+            read[slot] += length
+        writing = Counter(slots)
+        ends = np.concatenate([np.arange(len(slots)), len(slots) - 1 + lengths.cumsum()])
+        last = torch.from_numpy(ends).to(self.device)
+
+        def attend(layer: int, heads: Tensor) -> Tensor:
+            attention = cache.attend(layer, heads)
+            return taken(attention, last) if layer == len(self._host.layers) - 1 else attention
+
+        forward = _Forward(
+            self._backend,
+            prefill.bank.gather((*writing, *read)),
+            (*writing.values(), *read.values()),
+            attend,
+            (last, (*writing.values(), *Counter(prefill.slots).values())),
+        )
+        ids = torch.from_numpy(np.concatenate(prefill.prompts)).to(self.device)
+        logits = self._advanced(torch.cat([tokens, ids]), forward, cache)
+        cache.keep(last)
+        return logits
+
+    def _advanced(self, tokens: Tensor, forward: _Forward, cache: Cache) -> Tensor:
+        """Return logits after the newest tokens, which are in the cache then."""
         x = self._embedded(tokens)
-        forward = _Forward(self._backend, adapters, shares, cache.attend)
         for index in range(len(self._host.layers)):
             x = self._layer(index, x, forward)
         cache.advance()
@@ -151,7 +198,8 @@ class LlamaDecoder:
         specs = self.specs(packing.longest)
         backend = self._current()
         line = backend.attention(packing, specs, states)
-        return _Forward(backend, adapters, packing.counts, line.attend, packing)
+        ends = packing.ends, packing.end_counts
+        return _Forward(backend, adapters, packing.counts, line.attend, ends)
 
     def _layer(self, index: int, x: Tensor, forward: _Forward) -> Tensor:
         """Compute one layer: ``x (tokens, hidden)`` to the same, or to ``(ends, hidden)`` in the
@@ -162,9 +210,9 @@ class LlamaDecoder:
         qkv, out, gate_up, down = forward.adapters[4 * index : 4 * index + 4]
         heads = layer.qkv(backend.normalize(x, layer.attention_norm), qkv, shares)
         attention = forward.attend(index, heads.view(x.shape[0], -1, self.shape.head_dim))
-        packing = forward.packing
-        if packing is not None and index == len(self._host.layers) - 1:
-            x, shares = taken(x, packing.ends), packing.end_counts
+        if forward.ends is not None and index == len(self._host.layers) - 1:
+            ends, shares = forward.ends
+            x = taken(x, ends)
         x = layer.out.onto(x, attention, out, shares, backend.normalize)
         normed = backend.normalize(x, layer.feed_norm)
         activation = self._host.plan.activation
@@ -220,6 +268,20 @@ class LlamaSession(Session):
         logits, other = self._decoder.start(replace(prefill, room=longest))
         self.cache.join(other.cache, prefill.room)
         self.cache.specs = self._decoder.specs(prefill.room)
+        return logits
+
+    def admit(self, tokens: Tensor, slots: Sequence[int], prefill: Prefill) -> Tensor:
+        prompts = prefill.prompts
+        is_long = sum(map(len, prompts)) > min(prefill.budget.forward_tokens, MAX_BESIDE)
+        least = least_shared(self._decoder.shape)
+        if not self.cache.takes_prompts or is_long or do_share(prompts, prefill.slots, least):
+            return super().admit(tokens, slots, prefill)
+        ahead = copy(self.cache)  # rows stand where they stood if memory runs out
+        logits = if_memory_lasts(lambda: self._decoder.decode_beside(tokens, slots, ahead, prefill))
+        if logits is None:
+            del ahead  # and the memory that it took
+            return self.step(tokens, *prefill.bank.for_step(slots))
+        self.cache = ahead
         return logits
 
     def keep(self, rows: Tensor) -> None:

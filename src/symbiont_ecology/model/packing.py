@@ -235,6 +235,13 @@ def chunks(
         yield np.array(piece)
 
 
+def do_share(prompts: Sequence[np.ndarray], owners: Sequence[int], least: int) -> bool:
+    """Return True if any prompts of one owner are equal, or begin with ``least`` tokens alike."""
+    keys = [(owner, prompt.tobytes()) for owner, prompt in zip(owners, prompts, strict=True)]
+    pieces = _cuts_of(keys, least)
+    return len(pieces) < len(keys) or any(len(cuts) > 1 for cuts in pieces.values())
+
+
 def least_shared(shape: HostShape) -> int:
     """Return how many tokens prompts must have in common to share them, on a host of that shape."""
     return MIN_SHARED_IF_LARGE if shape.is_large else MIN_SHARED

@@ -154,6 +154,28 @@ def test_attention_of_prompts_answers_and_newest_tokens(
         assert cache[:, entry, :, counts[entry]].isfinite().all()
 
 
+@pytest.mark.parametrize("window", [None, 5])
+def test_tokens_of_one_prompt_are_rows_that_share_an_entry(window: int | None) -> None:
+    """A row that goes on, and two prompts beside it."""
+    heads, kv_heads, size, lengths = 4, 2, 32, np.array([19, 30])
+    table = torch.stack([made(64, size).cos(), made(64, size).sin()])
+    spec = AttentionSpec(a_norm(heads + kv_heads, size), window, table, size**-0.5, kv_heads)
+    heads_of = made(1 + int(lengths.sum()), heads + 2 * kv_heads, size)
+    positions = torch.from_numpy(np.concatenate([np.arange(count) for count in lengths]))
+    rotated = native_ops.rope(heads_of[1:, : heads + kv_heads], spec, positions)
+    spans = [(0, 19, -1, 0, 0, 0), (19, 30, -1, 0, 0, 19)]
+    values = heads_of[1:, heads + kv_heads :]
+    expected = native_ops.attention(rotated, values, np.array(spans, dtype=STRETCH), spec)
+    cache = torch.full((2, 3, kv_heads, 40, size), torch.nan)
+    cache[:, 1, :, :8] = made(2, kv_heads, 8, size)
+    alone = native_ops.decode_attention(heads_of[:1], spec, cache, np.array([1]), np.array([8]))
+    entries = np.repeat([1, 2, 0], [1, *lengths])
+    seen = native_ops.decode_attention(heads_of, spec, cache, entries, np.array([8, *positions]))
+    torch.testing.assert_close(seen[1:], expected, atol=2e-6, rtol=1e-5)
+    torch.testing.assert_close(seen[:1], alone, atol=0, rtol=0)
+    assert cache[:, 2, :, :19].isfinite().all()
+
+
 def test_softmax_of_extreme_scores() -> None:
     spec = AttentionSpec(None, None, torch.stack([torch.ones(9, 8), torch.zeros(9, 8)]), 1.0, 1)
     heads = torch.zeros(1, 3, 8)

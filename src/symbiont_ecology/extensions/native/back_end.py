@@ -42,6 +42,8 @@ GROWTH_ROWS, MAX_SPARE = 8, 2
 class RaggedCache(Cache):
     """A cache of rows of their own lengths, each in the entry that it got first."""
 
+    takes_prompts = True
+
     def __init__(self, specs: Sequence[AttentionSpec], states: Tensor, lengths: np.ndarray) -> None:
         super().__init__(specs, states, lengths)
         self._lengths, self._entries = lengths.astype(np.int64), np.arange(len(lengths))
@@ -56,6 +58,12 @@ class RaggedCache(Cache):
     def keep(self, rows: Tensor) -> None:
         indices = rows.numpy()
         self._lengths, self._entries = self._lengths[indices], self._entries[indices]
+
+    def reserve(self, lengths: np.ndarray, room: int) -> None:
+        entries = self._free_entries(len(lengths), room)
+        first = np.repeat(np.cumsum(lengths) - lengths, lengths)
+        self._entries = np.concatenate([self._entries, np.repeat(entries, lengths)])
+        self._lengths = np.concatenate([self._lengths, np.arange(lengths.sum()) - first])
 
     def join(self, other: Self, room: int) -> None:
         entries, longest = self._free_entries(len(other._entries), room), other._lengths.max()

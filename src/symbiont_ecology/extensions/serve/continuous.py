@@ -20,7 +20,7 @@ from symbiont_ecology.adapters.adapter import AdapterWeights
 from symbiont_ecology.base.errors import HostError
 from symbiont_ecology.base.types import HOST_SLOT
 from symbiont_ecology.extensions.serve.streaming import LostRow, NewToken, RowId, StreamedRequest
-from symbiont_ecology.model.budget import if_memory_lasts, is_out_of_memory
+from symbiont_ecology.model.budget import is_out_of_memory
 from symbiont_ecology.model.decoder import Prefill, Session
 from symbiont_ecology.model.decoding import inverse_cdf
 from symbiont_ecology.model.kernel import HostKernel
@@ -162,12 +162,9 @@ class ContinuousBatch:
         if self._session is None:
             logits, self._session = self._decoder.start(prefill)
             return logits
-        session = self._session
-        logits = session.step(self._newest, *self._bank.for_step([row.slot for row in writing]))
-        first = if_memory_lasts(lambda: session.join(prefill))
-        if first is not None:
-            return torch.cat([logits, first])
-        self._rows, self._waiting, self._is_full = writing, readers, True
+        logits = self._session.admit(self._newest, [row.slot for row in writing], prefill)
+        if len(logits) < len(self._rows):
+            self._rows, self._waiting, self._is_full = writing, readers, True
         return logits
 
     def _sorted(self, logits: Tensor) -> Tensor:
