@@ -107,7 +107,7 @@ OLDEST_TESTS ?= tests/unit tests/contracts/test_kernel.py tests/engine/test_resu
 test-oldest: setup ## the same with the oldest dependencies that are allowed, in build/oldest; some 7 GB, an hour
 	$(BIN)/python -m pip install -q --disable-pip-version-check uv
 	$(BIN)/uv venv -q --seed --clear --python $(BIN)/python build/oldest
-	$(BIN)/uv pip install -q --compile-bytecode --python build/oldest/bin/python --resolution lowest-direct -e '.[dev,data,serve,tuning,rewards]'
+	$(BIN)/uv pip install -q --compile-bytecode --python build/oldest/bin/python --resolution lowest-direct -e '.[dev,data,serve,rewards]'
 	OMP_NUM_THREADS=1 build/oldest/bin/python -m pytest $(OLDEST_TESTS)
 
 wheels: setup ## into dist: the source, a wheel for Linux with the compiled passes, and one for any machine

@@ -10,9 +10,9 @@ that page, and what the numbers behind the phrase are, one after the other:
     ["| one adapter |", "habitats-v1:worlds.city.measures.single.acceptance 100 .1f"]
 
 Entries stand in the order of the page: a phrase is looked for behind the last figure. A figure is a
-paper pack (or a JSON file below ``docs``), the keys of a value in its ``summary.json``, a factor
-and a format of Python. An interval is three numbers: estimate, low and high. ``["excerpt PACK"]``
-says that the page holds the pack's ``excerpt.md``.
+paper pack (or a JSON file below ``docs``), the keys of a value in its ``summary.json``, or of two
+with ``÷`` between them, a factor and a format of Python. An interval is three numbers: estimate,
+low and high. ``["excerpt PACK"]`` says that the page holds the pack's ``excerpt.md``.
 """
 
 from __future__ import annotations
@@ -191,7 +191,11 @@ def quoted(root: Path, figure: str) -> list[str]:
     source, _, keys = address.partition(":")
     docs = root / "docs"
     file = docs / source if "/" in source else docs / "paper_packs" / source / pack.SUMMARY
-    value = find(json.loads(file.read_text(encoding="utf-8")), keys.split("."))
+    data = json.loads(file.read_text(encoding="utf-8"))
+    top, _, bottom = keys.partition(" ÷ ")
+    value = find(data, top.split("."))
+    if bottom:
+        value /= find(data, bottom.split("."))
     numbers = [value[name] for name in INTERVAL] if isinstance(value, dict) else [value]
     return [format(number * float(factor), form) for number in numbers]
 

@@ -42,7 +42,7 @@ class Replay:
     """Balances and the world's account from events alone; every amount that an event names must
     agree.
 
-    No event says of what rank a newborn is, so a rent is that of any rank.
+    A rent is that of any rank: organelles may change theirs.
     """
 
     def __init__(self, probes: Sequence[Acted], prices: Prices) -> None:

@@ -52,10 +52,10 @@ def test_a_partition_keeps_its_books_through_any_history(
 ) -> None:
     partition = ClusterAssignment.of(state, FAMILIES, move_penalty=2.0)
     known = {name for name, user in state.users.items() if user.answers}
-    assert set(partition.evidence) == set(partition.accepted) == known
+    assert set(partition.with_refusals) == set(partition.accepted) == known
     assert partition.servers == {
         name: state.users[name].chosen
-        for name in partition.evidence
+        for name in partition.with_refusals
         if state.users[name].chosen in state.population
     }
     books_are_right(partition)
@@ -78,7 +78,9 @@ def best_for(name: str, partition: ClusterAssignment) -> str:
     scores: dict[str, float] = {}
     for server in partition.stats:
         if sizes[server] or server in partition.remembered:
-            agreement = SKETCHES.log_odds(eaten(server, rest, partition), partition.evidence[name])
+            agreement = SKETCHES.log_odds(
+                eaten(server, rest, partition), partition.with_refusals[name]
+            )
             size = math.log(max(sizes[server], 1) * state.record(server, but_for=name))
             scores[server] = agreement + user.trust(server, partition.shared) + size
     if before is not None:
@@ -98,7 +100,7 @@ def united(partition: ClusterAssignment) -> dict[str, str]:
 
     def liking(server: str, names: Sequence[str]) -> float:
         """What users of another one say for it."""
-        taste = reduce(add, (partition.evidence[name] for name in names))
+        taste = reduce(add, (partition.with_refusals[name] for name in names))
         trust = sum(state.users[name].trust(server, partition.shared) for name in names)
         return SKETCHES.log_odds(eaten(server, servers, partition), taste) + trust
 
@@ -133,7 +135,7 @@ def test_in_a_hundred_drawn_worlds_all_go_where_they_are_explained_best() -> Non
             unions += servers != partition.servers
             partition.merge()
             assert partition.servers == servers
-            for name in list(partition.evidence):
+            for name in list(partition.with_refusals):
                 best = best_for(name, partition)
                 partition.move(name)
                 assert partition.servers[name] == best

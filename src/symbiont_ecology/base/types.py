@@ -157,6 +157,11 @@ class Item:
         return f"{self.family}/{self.question}"
 
 
+def judged_elsewhere(reply: str) -> object:
+    """Verifier of an item whose verdicts are given by a user."""
+    raise RuntimeError("expected the verdict of a user: this reply is not judged here")
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """One prompt for one slot: the unit of a batched call."""

@@ -46,9 +46,9 @@ def run(
     if dry_run:
         tell_run_plan(resolved, folder)
     else:
-        lived = Run.start(resolved, folder=folder)
-        live(lived, quiet)
-        finish(lived, quiet)
+        started = Run.start(resolved, folder=folder)
+        live(started, quiet)
+        finish(started, quiet)
 
 
 def resume_command(
@@ -58,9 +58,9 @@ def resume_command(
     console.tell_loading(quiet)
     from symbiont_ecology import Run
 
-    lived = Run.open(folder, *(overrides or ()))
-    live(lived, quiet)
-    finish(lived, quiet)
+    opened = Run.open(folder, *(overrides or ()))
+    live(opened, quiet)
+    finish(opened, quiet)
 
 
 @contextmanager
@@ -84,7 +84,7 @@ def stop_requests() -> Iterator[list[int]]:
             signal.signal(name, handler)
 
 
-def live(lived: Run, quiet: bool, again: str = "") -> None:
+def live(run: Run, quiet: bool, again: str = "") -> None:
     """Live a run and show its progress; ``again`` is what to type where that is not resume.
 
     Raises:
@@ -93,43 +93,43 @@ def live(lived: Run, quiet: bool, again: str = "") -> None:
     from symbiont_ecology.model.locating import find_folder
     from symbiont_ecology.run.open_run import lived_seconds
 
-    if lived.is_complete:
+    if run.is_complete:
         return
-    view = console.RunProgress(lived.config, lived_seconds(lived.folder), quiet=quiet)
+    view = console.RunProgress(run.config, lived_seconds(run.folder), quiet=quiet)
     with stop_requests() as stops:
-        view.tell(f"loading the host {lived.config.host.model} …")
+        view.tell(f"loading the host {run.config.host.model} …")
         import torch  # noqa: F401
 
-        find_folder(lived.config.host.model, view.tell)
-        with closing(iter(lived)) as generations:
-            view.tell("going on …" if lived.is_started else "founding the population …")
+        find_folder(run.config.host.model, view.tell)
+        with closing(iter(run)) as generations:
+            view.tell("going on …" if run.is_started else "founding the population …")
             for generation in generations:
                 view(generation.state, generation.summary, generation.seconds)
                 if stops:
                     break
     if stops:
-        again = again or console.command_line("resume", lived.folder)
-        last = lived.state.generation - 1
+        again = again or console.command_line("resume", run.folder)
+        last = run.state.generation - 1
         print(f"interrupted after generation {last}; go on with: {again}", file=sys.stderr)
         raise typer.Exit(INTERRUPTED)
 
 
-def finish(lived: Run, quiet: bool) -> None:
+def finish(run: Run, quiet: bool) -> None:
     """Print where a complete run is and what can be done with it; answer ``run.final_holdout``, if
     there is one."""
-    state, loop, command = lived.state, lived.config.run, console.command_line
+    state, loop, command = run.state, run.config.run, console.command_line
     longer = [f"run.generations={2 * max(loop.generations, 1)}"]
-    longer += [f"run.{key}={2 * getattr(loop, key):.3g}" for key in lived.config.train_budgets]
+    longer += [f"run.{key}={2 * getattr(loop, key):.3g}" for key in run.config.train_budgets]
     asked = ["--shift", "users", "--routing", "user"] if state.users else []
     if not quiet:
         print(
             f"complete: {state.generation} generations, {state.spent.flops:.3g} FLOPs, "
-            f"run in {lived.folder}\n"
-            f"next:     {command('evaluate', lived.folder, *asked)}\n"
-            f"          {command('evoscope', lived.folder, '--open')}\n"
-            f"          {command('resume', lived.folder, *longer)}"
+            f"run in {run.folder}\n"
+            f"next:     {command('evaluate', run.folder, *asked)}\n"
+            f"          {command('evoscope', run.folder, '--open')}\n"
+            f"          {command('resume', run.folder, *longer)}"
         )
-    if (evaluation := lived.evaluate_final_holdout()) is not None:
+    if (evaluation := run.evaluate_final_holdout()) is not None:
         console.print_table(console.accuracy_table({"right, with 95 % interval": evaluation}))
         console.tell_answerers(evaluation)
 

@@ -1,7 +1,8 @@
 """The living part: organelles, users and their clusters, success, decisions, state.
 
-Read first: ``state`` (all that changes), ``clusters`` (which users want the same), ``decisions``
-(births, deaths), ``ledger``, ``strategies``.
+Read first: ``state`` (all that changes), ``users`` (what is remembered of each), ``clusters``
+(which users want the same), ``strategies`` (who decides), ``decisions`` (births, deaths),
+``ledger``.
 """
 
 from symbiont_ecology.ecology.decisions import (

@@ -31,9 +31,13 @@ from symbiont_ecology.ecology.users import SURE, RememberedAnswer, shared_among
 _Name = TypeVar("_Name", int, str)
 MAX_ROUNDS = 10
 """Rounds in which ``cluster`` merges groups and moves their members."""
-MIN_ACCEPTED, ENOUGH_ANSWERS = 2, 10
-"""Accepted answers that a new cluster needs; answers, right or wrong, after which it needs none, if
-all clusters have been tried."""
+MIN_ACCEPTED = 2
+"""Accepted answers that a new cluster needs."""
+ENOUGH_ANSWERS = 10
+"""Answers, right or wrong, after which a new cluster needs no accepted ones, if all clusters have
+been tried."""
+NEW_CLUSTER_SCORE = log(SuccessPosterior().mean)
+"""Score of a new cluster for a user: nothing is known of an adapter that is still to be born."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +95,13 @@ class MixturePrior:
 
         Of one kind, they have one mean in every family. Of two kinds, they have it in some of them
         by chance: so agreement about one says little, and a conflict says a lot.
+
+        Anna accepted two answers in one direction, Ben two in another one:
+
+        >>> anna = ClusterStats(sums=np.array([[2.0, 0.0]]), counts=np.array([2.0]))
+        >>> ben = ClusterStats(sums=np.array([[0.0, 2.0]]), counts=np.array([2.0]))
+        >>> round(SKETCHES.log_odds(anna, anna), 1), round(SKETCHES.log_odds(anna, ben), 1)
+        (15.8, -7.1)
         """
         return float(self.all_log_odds([stats], other)[0])
 
@@ -104,9 +115,9 @@ class MixturePrior:
         sums = np.stack(np.broadcast_arrays(*(one.sums + other.sums for one in stats)))
         counts = np.stack([one.counts for one in stats])
         mass = np.stack([one.mass for one in stats])
-        together = self._evidence(np.einsum("sfd,sfd->sf", sums, sums), counts + other.counts)
-        apart = self._evidence(mass, counts)
-        gains = together - apart - self._evidence(other.mass, other.counts)
+        together = self._log_marginal(np.einsum("sfd,sfd->sf", sums, sums), counts + other.counts)
+        apart = self._log_marginal(mass, counts)
+        gains = together - apart - self._log_marginal(other.mass, other.counts)
         shared = shared_among(gains.shape[1])
         if shared:
             gains -= np.logaddexp(np.log(shared) + gains, np.log1p(-shared))
@@ -123,12 +134,13 @@ class MixturePrior:
             return 0.0
         return lgamma(first + second) - lgamma(first) - lgamma(second)
 
-    def _evidence(self, mass: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    def _log_marginal(self, mass: np.ndarray, counts: np.ndarray) -> np.ndarray:
         """Return the log marginal likelihood of vectors around one mean, from the squared length of
         their sum and their number, in nats, up to a term that no grouping changes."""
         gain = self.precision * mass / (2 * (counts + self.prior_count))
-        evidence: np.ndarray = gain - self.cluster_cost * np.log1p(counts / self.prior_count)
-        return evidence
+        cost = self.cluster_cost * np.log1p(counts / self.prior_count)
+        log_marginal: np.ndarray = gain - cost
+        return log_marginal
 
 
 SKETCHES = MixturePrior(precision=40.0, prior_count=3.0, cluster_cost=12.0)
@@ -180,8 +192,8 @@ class ClusterAssignment:
     """The cluster of each user while it is being revised. A cluster is an adapter, by its name.
 
     ``shared`` is how often two kinds agree about a family. ``servers`` are adapters by user, or
-    names of clusters whose adapter is still to be born. ``accepted`` and ``evidence`` are the
-    statistics of users, without refusals and with them. ``stats`` are those of clusters;
+    names of clusters whose adapter is still to be born. ``accepted`` are the statistics of users,
+    ``with_refusals`` the same less what they refused. ``stats`` are those of clusters;
     ``remembered`` is what the living and the dormant remember of users that changed. ``sizes``
     counts the users of each cluster that accepted something: a cluster that pleases nobody attracts
     nobody.
@@ -191,7 +203,7 @@ class ClusterAssignment:
     prior: MixturePrior
     shared: float
     move_penalty: float
-    evidence: dict[str, ClusterStats]
+    with_refusals: dict[str, ClusterStats]
     accepted: dict[str, ClusterStats]
     remembered: dict[str, ClusterStats]
     servers: dict[str, str]
@@ -205,20 +217,22 @@ class ClusterAssignment:
     ) -> ClusterAssignment:
         """Return the present assignment. A user of whom nothing is known is left out."""
         prior = prior_in(state)
-        evidence = {
+        with_refusals = {
             name: stats_of(user.answers, families, refusal_weight=prior.refusal_weight)
             for name, user in state.users.items()
             if user.answers
         }
-        accepted = {name: stats_of(state.users[name].answers, families) for name in evidence}
+        accepted = {name: stats_of(state.users[name].answers, families) for name in with_refusals}
         remembered = {
             organelle.id: stats_of(organelle.memories, families)
             for organelle in (*state.population.values(), *state.dormant.values())
             if organelle.memories
         }
         settings = prior, shared_among(len(families)), move_penalty
-        assignment = cls(state, *settings, evidence, accepted, remembered, {}, dict(remembered))
-        for name in evidence:
+        assignment = cls(
+            state, *settings, with_refusals, accepted, remembered, {}, dict(remembered)
+        )
+        for name in with_refusals:
             if (server := state.users[name].chosen) in state.population:
                 assignment._place(name, server)
         return assignment
@@ -229,29 +243,13 @@ class ClusterAssignment:
         A cluster that pleases nobody is no choice, unless the user is in it. A user that accepted
         nothing yet has no reason to stay.
         """
-        before, user = self._leave(name), self.state.users[name]
-        trust = partial(user.trust, shared=self.shared)
-        record = partial(self.state.record, but_for=name)
-        candidates = [
-            server for server in self.stats if self.sizes[server] or server in self.remembered
-        ]
-        log_odds = self.prior.all_log_odds(
-            [self.stats[server] for server in candidates], self.evidence[name]
-        )
-        scores = {
-            server: odds
-            + trust(server)
-            + log(self.prior.attraction(self.sizes[server]) * record(server))
-            for server, odds in zip(candidates, log_odds.tolist(), strict=True)
-        }
+        before = self._leave(name)
+        scores = self._scores(name)
         if before is not None:
-            # Unless it pleases others too, it is left for a new cluster on sure evidence alone.
-            alone = min(trust(before) + SURE, 0.0) + log(record(before))
-            move_penalty = self.move_penalty if user.accepted else 0.0
-            scores[before] = scores.get(before, alone) + move_penalty
+            penalty = self.move_penalty if self.state.users[name].accepted else 0.0
+            scores[before] = penalty + scores.get(before, self._score_alone(name, before))
         best = max(scores, key=scores.__getitem__, default=None)
-        # Of an adapter that is still to be born nothing is known.
-        if best is None or scores[best] < log(SuccessPosterior().mean):
+        if best is None or scores[best] < NEW_CLUSTER_SCORE:
             self.new_clusters += 1
             best = f"new cluster {self.new_clusters}"
         self._place(name, best)
@@ -268,13 +266,13 @@ class ClusterAssignment:
 
     def merge(self) -> None:
         """Merge clusters whose users would be pleased by either, the best pair first."""
-        evidence = {server: self._evidence_of(server) for server in self._pleasing()}
+        stats = {server: self._with_refusals_of(server) for server in self._pleasing()}
 
         def join(first: str, second: str) -> None:
             server = self._join(first, second)
-            evidence[server] = self._evidence_of(server)
+            stats[server] = self._with_refusals_of(server)
 
-        agglomerate(self._pleasing, partial(self._gain, evidence), join, self.move_penalty)
+        agglomerate(self._pleasing, partial(self._gain, stats), join, self.move_penalty)
 
     def by_server(self) -> dict[OrganelleId, list[str]]:
         """Return the users of each cluster."""
@@ -283,12 +281,36 @@ class ClusterAssignment:
             users.setdefault(server, []).append(name)
         return users
 
+    def _scores(self, name: str) -> dict[str, float]:
+        """Return how well each cluster explains a user that is in none, in nats: likelihood,
+        verdicts on its adapter, size, and the adapter's record with others."""
+        user = self.state.users[name]
+        servers = [
+            server for server in self.stats if self.sizes[server] or server in self.remembered
+        ]
+        stats = [self.stats[server] for server in servers]
+        log_odds = self.prior.all_log_odds(stats, self.with_refusals[name]).tolist()
+        return {
+            server: odds
+            + user.trust(server, self.shared)
+            + log(
+                self.prior.attraction(self.sizes[server]) * self.state.record(server, but_for=name)
+            )
+            for server, odds in zip(servers, log_odds, strict=True)
+        }
+
+    def _score_alone(self, name: str, server: str) -> float:
+        """Return a user's score for its own adapter, which pleases nobody else: it is left for a
+        new cluster on sure evidence alone."""
+        trust = self.state.users[name].trust(server, self.shared)
+        return min(trust + SURE, 0.0) + log(self.state.record(server, but_for=name))
+
     def _pleasing(self) -> list[str]:
         """Return the clusters of users that accepted something."""
         return [server for server in self.by_server() if self.sizes[server]]
 
-    def _evidence_of(self, server: str) -> ClusterStats:
-        return reduce(add, map(self.evidence.__getitem__, self._users(server)))
+    def _with_refusals_of(self, server: str) -> ClusterStats:
+        return reduce(add, map(self.with_refusals.__getitem__, self._users(server)))
 
     def _join(self, first: str, second: str) -> str:
         """Move all users of the worse of two clusters to the better one, which is returned."""
@@ -310,17 +332,17 @@ class ClusterAssignment:
     def _users(self, server: str) -> list[str]:
         return [name for name, owner in self.servers.items() if owner == server]
 
-    def _gain(self, evidence: Mapping[str, ClusterStats], first: str, second: str) -> float:
+    def _gain(self, stats: Mapping[str, ClusterStats], first: str, second: str) -> float:
         """Return the gain in log-likelihood if both clusters are one, in nats."""
         prior = self.prior.union_log_odds(self.sizes[first], self.sizes[second])
-        one, other = self._fit(evidence, first, second), self._fit(evidence, second, first)
+        one, other = self._fit(stats, first, second), self._fit(stats, second, first)
         return min(one, other) + prior
 
-    def _fit(self, evidence: Mapping[str, ClusterStats], server: str, rival: str) -> float:
+    def _fit(self, stats: Mapping[str, ClusterStats], server: str, rival: str) -> float:
         """Return what the users of a rival say for a cluster, in nats."""
         users = (self.state.users[name] for name in self._users(rival))
         trust = sum(user.trust(server, self.shared) for user in users)
-        return self.prior.log_odds(self.stats[server], evidence[rival]) + trust
+        return self.prior.log_odds(self.stats[server], stats[rival]) + trust
 
     def _leave(self, name: str) -> str | None:
         """Take a user out of its cluster, which is returned; forget it if it is empty then."""

@@ -131,13 +131,13 @@ class Decision(ABC):
 
 @dataclass(frozen=True)
 class Found(Decision):
-    """A new organelle that inherits no weights; the world pays its dowry.
+    """A new organelle without parents' weights to mix; the world pays its dowry.
 
-    It has weights of that rank from the store. Else it has those of the warm start, if there was
-    one and ``b_std`` is 0. Else they are drawn: A is random, B is normal with ``b_std``. It may
-    begin with memories, and serve ``users``: it learns these memories and what these users
-    accepted in ``initial_steps`` before it answers anything. ``parents`` are those whose traits it
-    varies.
+    It has weights of that rank from the store, if some are named. Else it has those of the warm
+    start, if there was one and ``b_std`` is 0. Else they are drawn: A is random, B is normal with
+    ``b_std``. It may begin with memories, and serve ``users``: it learns these memories and what
+    these users accepted in ``initial_steps`` before it answers anything. ``parents`` are those
+    whose traits it varies.
     """
 
     traits: dict[str, float]

@@ -152,8 +152,8 @@ class Archive:
         """Put the elite in a niche if that is empty, held by its own earlier self, or held by a
         worse one.
 
-        Who died lucky must not hold a cell for ever: the score of who no longer practises fades (no
-        winner's curse). Returns whether somebody else (or nobody) held the cell before.
+        The score of an elite that no longer practises fades, since it may have been luck (winner's
+        curse). Returns whether somebody else (or nobody) held the niche before.
         """
         holder = self.elites.get(name)
         if holder is not None and holder.organelle_id != elite.organelle_id:

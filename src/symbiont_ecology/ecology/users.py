@@ -18,7 +18,7 @@ from itertools import takewhile
 
 import numpy as np
 
-from symbiont_ecology.base.types import Item, OrganelleId
+from symbiont_ecology.base.types import Item, OrganelleId, judged_elsewhere
 
 NOBODY: OrganelleId = ""
 """The server of a user that none was chosen for."""
@@ -30,14 +30,18 @@ MIN_PART = 1e-5
 """A shorter vector, beside what it was made of, says nothing."""
 SHARED = 0.3
 """Chance that two kinds agree about a family, where there are several."""
-STRANGE, BEST = 0.1, 0.97
-"""Rate at which answers are accepted where another kind is right; the highest where the same is."""
-SURE, MIN_KNOWN = 6.0, 4
-"""Evidence in nats from which on a user counts as changed; accepted answers of its server that
-must be known before."""
-PRIOR_RATE, PRIOR_ANSWERS = 0.9, 5.0
-"""Rate at which sure answers are accepted where nothing is known, and the number of answers for
-which that counts."""
+OTHER_KIND_RATE = 0.1
+"""Rate at which answers are accepted where another kind is right."""
+MAX_RELIABILITY = 0.97
+"""The highest rate at which answers are accepted where the user's own kind is right."""
+SURE = 6.0
+"""Evidence, in nats, from which on a user counts as changed."""
+MIN_KNOWN = 4
+"""Accepted answers of its server that must be known before a user can count as changed."""
+PRIOR_RATE = 0.9
+"""Rate at which sure answers are accepted where nothing is known."""
+PRIOR_ANSWERS = 5.0
+"""Number of answers for which the prior rate counts."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,7 @@ class RememberedAnswer:
     @property
     def item(self) -> Item:
         """The question, as far as learning asks for it: its verdict is known."""
-        return Item("", self.family, self.depth, "", self.prompt, 0, verifier=_no_verdict)
+        return Item("", self.family, self.depth, "", self.prompt, 0, verifier=judged_elsewhere)
 
     @cached_property
     def vector(self) -> np.ndarray | None:
@@ -169,7 +173,7 @@ class User:
             if accepted > SHARED * len(group):
                 right += accepted
                 sure += sum(answer.confidence for answer in group)
-        return min(right / sure, BEST)
+        return min(right / sure, MAX_RELIABILITY)
 
     def after(self, answer: RememberedAnswer, shared: float = SHARED) -> User:
         """Return it with one more answer. What is older than a change of the user is
@@ -221,17 +225,13 @@ def _conflict(answers: Sequence[RememberedAnswer], usual: float, shared: float) 
     """
     gains: dict[str, float] = defaultdict(float)
     for answer in answers:
-        expected = max(usual * answer.confidence, STRANGE)
+        expected = max(usual * answer.confidence, OTHER_KIND_RATE)
         gains[answer.family] += (
-            math.log(STRANGE / expected)
+            math.log(OTHER_KIND_RATE / expected)
             if answer.is_accepted
-            else math.log((1 - STRANGE) / (1 - expected))
+            else math.log((1 - OTHER_KIND_RATE) / (1 - expected))
         )
     return sum(math.log(shared + (1 - shared) * math.exp(gain)) for gain in gains.values())
-
-
-def _no_verdict(reply: str) -> object:
-    raise RuntimeError("a remembered answer was judged when it was given")
 
 
 @dataclass(frozen=True, eq=False)

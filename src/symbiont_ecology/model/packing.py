@@ -36,8 +36,8 @@ STRETCH = np.dtype(
         ("count", np.int64),  # how many tokens
         ("parent", np.int64),  # number of the stretch behind which it stands (−1: none)
         ("before", np.int64),  # how many tokens come before it
-        ("first", np.int64),  # which of its tokens is the first to look
-        ("to", np.int64),  # where in the output belongs what that one sees
+        ("first", np.int64),  # index of its first query token
+        ("to", np.int64),  # output row of that query
     ]
 )
 """Tokens that stand on the line end to end, as the ``stretch`` of ``cpu_kernels.c``."""

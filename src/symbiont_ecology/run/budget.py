@@ -1,8 +1,8 @@
 """Ends of a run and changes of its world: a generation asks and learns no more than what is left
 pays for.
 
-Arms whose generations differ in size then stop at one budget, and meet a change of the runtime at
-one moment. What a question will take is estimated, from the run itself (``state.effort``). What a
+Arms whose generations differ in size then stop at one budget, and meet a change of the world at one
+moment. What a question will take is estimated, from the run itself (``state.effort``). What a
 lesson takes is known before it is learned. So the questions that seem too many are left out, and
 then the lessons that are.
 """

@@ -139,8 +139,13 @@ def _misfits_of_world(config: RunConfig, strategy: Strategy, mix: TaskMixture) -
     if "users" not in strategy.worlds:
         parts = strategy.built_mechanisms if isinstance(strategy, Ecology) else ()
         kinds = [mechanisms.name_of(part) for part in parts if "users" not in part.worlds]
-        where = f"strategy.mechanisms: {kinds[0]!r}" if kinds else where
-        yield f"{where} asks its own questions, as users do: switch it off (false)"
+        if kinds:
+            yield (
+                f"strategy.mechanisms: {kinds[0]!r} is for worlds without users: set "
+                f"strategy.mechanisms.{kinds[0]}=false"
+            )
+        else:
+            yield f"{where} asks its own questions, as users do: take another"
     if "kinds" in strategy.wants and not isinstance(mix.users, SyntheticUsers):
         yield f"{where} is told kinds of users, which data do not say: take another"
 

@@ -1,5 +1,9 @@
 """Learning: the rule turns a generation into weighted targets, and one batched step learns them.
 
+A rule returns a ``WeightedTarget`` for what it would learn of a rollout. With its price that is a
+``PricedLesson``; those that the budget pays for go to the host as a ``Lesson`` each, in one batch.
+An ``Update`` per organelle is what came of it.
+
 The step is a backward pass through the host, or what the rule's own estimator makes of its lessons.
 """
 

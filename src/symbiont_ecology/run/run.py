@@ -116,9 +116,9 @@ class Run:
         """Open a run that exists. One that died before its first checkpoint begins again.
 
         Overrides may make it longer or shorter (``run.generations=50``), are kept in its config,
-        and can change nothing else (``EXTENDABLE``). A run that had more generations added equals
-        one that was meant to have them. One that had spent its budget does not: its last generation
-        asked no more than that paid.
+        and can change what is not part of its results: ``EXTENDABLE`` has the keys. A run that had
+        more generations added equals one that was meant to have them. One that had spent its budget
+        does not: its last generation asked no more than that paid.
 
         Raises:
             ConfigError: an override of another key, or of the wrong type.
@@ -253,7 +253,8 @@ class Run:
         self, prompt: str, routing: Spec | None = None, max_new_tokens: int = 64, user: str = ""
     ) -> Rollout:
         """Return the answer to a prompt, by whom the routing chooses (``symbiont list routings``):
-        without one, by the organelle that serves the ``user``, or else by the router.
+        without one, by the organelle that serves the ``user``, or by the router if no user is
+        named.
 
         Raises:
             DataError: the prompt cannot be written in UTF-8.

@@ -1,4 +1,4 @@
-"""Food of the population: tasks, verifiers and graders, data of one's own, the mixture."""
+"""Questions for the population: tasks, verifiers and graders, data of one's own, the mixture."""
 
 from collections.abc import Callable
 from typing import Protocol, TypeVar

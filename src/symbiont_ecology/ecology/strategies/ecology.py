@@ -1,7 +1,8 @@
 """The ecology: a bandit hands out the questions, energy decides who breeds and who dies.
 
-A curriculum says what is asked about, and an allocator who is asked. An organelle takes as many
-questions as it can pay for, earns the cell's price for every verified answer and pays for its
+A curriculum says what is asked about, and an allocator who is asked; an organelle takes as many
+questions as it can pay for. Where users ask, the clusters of users say who is asked, and every
+question is answered. An organelle earns the cell's price for every verified answer and pays for its
 compute; a lineage that earns less than it costs ends. What else happens between organelles are
 mechanisms, one file each.
 """

@@ -83,12 +83,12 @@ def evolve(
         tell_lives(run)
 
 
-def tell_lives(lived: Run) -> None:
+def tell_lives(run: Run) -> None:
     """Print every life's ranking, the tree of variants, the best of them and what to do next."""
     from symbiont_ecology.extensions.evoscope.history import History
     from symbiont_ecology.extensions.evoscope.methods import lives_of
 
-    lives = lives_of(History.of_run(lived.folder))
+    lives = lives_of(History.of_run(run.folder))
     if not lives:
         print("nobody has sat an exam yet")
         return
@@ -98,11 +98,11 @@ def tell_lives(lived: Run) -> None:
     best, longer = lives[-1].ranking[0], 2 * len(lives)
     print(
         f"best: {best.id}, fitness {best.fitness:.3f}, {_said(best.genes)}\n"
-        f"complete: {len(lives)} lives, {lived.state.spent.flops:.3g} FLOPs, run in "
-        f"{lived.folder}\n"
-        f"next:     {command_line('evaluate', lived.folder)}\n"
-        f"          {command_line('export', lived.folder)}\n"
-        f"          {command_line('evolve', '--resume', lived.folder, '--generations', longer)}"
+        f"complete: {len(lives)} lives, {run.state.spent.flops:.3g} FLOPs, run in "
+        f"{run.folder}\n"
+        f"next:     {command_line('evaluate', run.folder)}\n"
+        f"          {command_line('export', run.folder)}\n"
+        f"          {command_line('evolve', '--resume', run.folder, '--generations', longer)}"
     )
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter
 
 import torch
 from torch import Tensor
@@ -44,11 +43,6 @@ class _Row:
     def longest(self) -> int:
         """Tokens that prompt and answer have at most."""
         return len(self.request.prompt) + self.request.max_new_tokens
-
-    @property
-    def prompt_bytes(self) -> bytes:
-        """The order of prompts in a pass."""
-        return self.request.prompt.tobytes()
 
 
 class ContinuousBatch:
@@ -154,8 +148,8 @@ class ContinuousBatch:
     def _admit(self) -> Tensor:
         """Read the prompts of newcomers beside the rows that go on; return what each row's next
         token is chosen from, ``(rows, vocab)``. If there is no memory for newcomers, they wait."""
-        key = attrgetter("slot", "prompt_bytes")
-        writing, readers = self._rows, sorted(self._waiting, key=key)
+        writing = self._rows
+        readers = sorted(self._waiting, key=lambda row: (row.slot, row.request.prompt.tobytes()))
         prompts, slots = [row.request.prompt for row in readers], [row.slot for row in readers]
         self._rows, self._waiting = [*writing, *readers], []
         prefill = Prefill(prompts, slots, self._places(), self._bank, self._budget)

@@ -75,7 +75,7 @@ class EngineEndpoint:
 
     def _status(self) -> ServiceStatus:
         service, journal = self._service, self._service.journal
-        state = service.snapshot.turn.state
+        state = service.snapshot.context.state
         counters = {
             **service.scheduler.tally,
             "verdicts": journal.verdicts,

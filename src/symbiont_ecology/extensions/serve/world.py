@@ -19,6 +19,7 @@ from symbiont_ecology.base.types import (
     LoggedReply,
     OrganelleId,
     in_turns,
+    judged_elsewhere,
     last_turn,
     prepend_phrase,
 )
@@ -72,13 +73,13 @@ class ServingSnapshot:
     snapshot, which no generation touches.
     """
 
-    turn: GenerationContext
+    context: GenerationContext
     weights: Mapping[OrganelleId, AdapterWeights]
 
     @classmethod
-    def of(cls, turn: GenerationContext) -> ServingSnapshot:
+    def of(cls, context: GenerationContext) -> ServingSnapshot:
         """Return a copy of all that decides who is asked."""
-        state = turn.state
+        state = context.state
         copy = replace(
             state,
             population=dict(state.population),
@@ -87,9 +88,9 @@ class ServingSnapshot:
             posteriors={name: dict(posterior) for name, posterior in state.posteriors.items()},
         )
         weights = {
-            name: turn.store.weights(o.genome.weights) for name, o in state.population.items()
+            name: context.store.weights(o.genome.weights) for name, o in state.population.items()
         }
-        return cls(replace(turn, state=copy), weights)
+        return cls(replace(context, state=copy), weights)
 
     def takers(self, asks: Sequence[Ask]) -> list[OrganelleId]:
         """Choose who answers each request: the strategy's own choice of a server for the user, as
@@ -98,22 +99,20 @@ class ServingSnapshot:
         Raises:
             RunError: the strategy fails.
         """
-        turn, world = self.turn, self.turn.tasks.users
+        run, world = self.context, self.context.tasks.users
         assert world is not None
-        typed = (
-            typed_item(ask.user, ask.family, ask.prompt, turn.tasks, ask.limit) for ask in asks
-        )
+        typed = (typed_item(ask.user, ask.family, ask.prompt, run.tasks, ask.limit) for ask in asks)
         items = tuple(replace(item, id=str(place)) for place, item in enumerate(typed))
         users = ServiceUsers(world.config, items)
         # Not the generation's own draw: users who come one by one must not all meet the same.
-        draw = Draw(int(_chance().integers(1 << 63)), turn.state.generation)
-        context = replace(turn.strategy_context, tasks=replace(turn.tasks, users=users), draw=draw)
+        draw = Draw(int(_chance().integers(1 << 63)), run.state.generation)
+        context = replace(run.strategy_context, tasks=replace(run.tasks, users=users), draw=draw)
         try:
             with Fence() as fence:
                 takers = fence(self._chosen, context)
         except FaultError as error:
             # Its text may quote words of users.
-            part, kind = strategies.called(turn.strategy), type(error.__cause__ or error).__name__
+            part, kind = strategies.called(run.strategy), type(error.__cause__ or error).__name__
             raise RunError(f"nobody was chosen to answer: {part} raised {kind}") from error
         return [takers.get(item.id, HOST) for item in items]
 
@@ -121,7 +120,7 @@ class ServingSnapshot:
         """Return the strategy's choice for each item, by its id."""
         takers = {
             item.id: assignment.organelle_id
-            for assignment in self.turn.strategy.ask(context)
+            for assignment in self.context.strategy.ask(context)
             for item in assignment.items
         }
         for organelle_id in set(takers.values()):
@@ -151,7 +150,7 @@ def typed_item(user: str, family: str, prompt: str, tasks: TaskMixture, limit: i
         question=last_turn(prompt),
         prompt=prompt,
         reply_limit=limit,
-        verifier=_no_verdict,
+        verifier=judged_elsewhere,
         user=user,
     )
 
@@ -196,7 +195,3 @@ def generator_of(seed: int | None, choice: int) -> np.random.Generator:
 def _chance() -> np.random.Generator:
     """Return the generator of draws that nobody repeats."""
     return np.random.default_rng()
-
-
-def _no_verdict(reply: str) -> object:
-    raise RuntimeError("replies of a service are judged by their users")

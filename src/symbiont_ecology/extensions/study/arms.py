@@ -123,7 +123,7 @@ class Residents(Specialists):
 
     def _asked(self, context: StrategyContext, generation: int) -> tuple[Sequence[Item], list[int]]:
         world = context.tasks.users
-        assert world is not None  # engine.build has checked it
+        assert world is not None  # run.build has checked it
         items = world.questions(generation)
         return items, self.niches(items, world, generation)
 
@@ -148,7 +148,7 @@ class Told(Residents):
     wants: ClassVar[frozenset[Want]] = frozenset({"kinds"})
 
     def niches(self, items: Sequence[Item], world: Users, generation: int) -> list[int]:
-        assert isinstance(world, SyntheticUsers)  # engine.build has checked it
+        assert isinstance(world, SyntheticUsers)  # run.build has checked it
         kinds = world.kinds(generation)
         return [int(kinds[world.names.index(item.user)]) for item in items]
 

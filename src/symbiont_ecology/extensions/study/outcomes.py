@@ -91,7 +91,7 @@ class RunSummary:
 
 
 class RunRecord(_Record):
-    """Deeds of a run to its budget."""
+    """Totals of a run up to its budget."""
 
     life: RunSummary
     solved: float = 0.0

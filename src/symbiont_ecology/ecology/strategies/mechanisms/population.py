@@ -37,6 +37,8 @@ IDLE = 0.5
 FALL, SURE_SCORE = 0.3, 3.0
 """Fall of success in a family that counts as fallen, and drift score of its cells that rules out
 chance."""
+PIONEER = "pioneer"
+"""Operator of a founder that comes for fallen families."""
 UNREST = 24
 """Generations after a pioneer came in which more families may be found to have fallen."""
 
@@ -147,7 +149,7 @@ class Upheaval(Mechanism):
         """Return the response to drift, and a pioneer if there is room; or nothing."""
         state = context.state
         is_shaken = any(
-            organelle.operator == "pioneer" and state.generation - organelle.born < UNREST
+            organelle.operator == PIONEER and state.generation - organelle.born < UNREST
             for organelle in state.population.values()
         )
         if not is_shaken and drift_score(state.drift_detectors.values()) < self.level:
@@ -158,7 +160,7 @@ class Upheaval(Mechanism):
         traits = {**room.traits, "learning_rate": self.haste * room.traits["learning_rate"]}
         if is_shaken or room.places < 1:
             return [DriftResponse(fallen)]
-        return [DriftResponse(fallen), Found(traits, context.rank, operator="pioneer")]
+        return [DriftResponse(fallen), Found(traits, context.rank, operator=PIONEER)]
 
 
 def _fallen(drift_detectors: Mapping[str, DriftDetector]) -> tuple[str, ...]:

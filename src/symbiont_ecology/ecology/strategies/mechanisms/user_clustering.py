@@ -101,7 +101,7 @@ class UserClustering(Mechanism):
     def tell(self, context: StrategyContext, room: Room) -> list[Decision]:
         """Revise the assignment; return who moves, and who is born."""
         assignment = ClusterAssignment.of(context.state, context.tasks.names, self.move_penalty)
-        names = list(assignment.evidence)
+        names = list(assignment.with_refusals)
         askers = {
             outcome.assignment.items[0].user: None
             for outcome in context.outcomes
@@ -111,7 +111,7 @@ class UserClustering(Mechanism):
         movers = [
             name for name in names if is_due or name in askers or name not in assignment.servers
         ]
-        generator = context.draw("forage")
+        generator = context.draw("forage")  # its old name: old seeds give the same runs
         for _ in range(SWEEPS):
             for place in generator.permutation(len(movers)):
                 assignment.move(movers[place])
