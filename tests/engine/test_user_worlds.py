@@ -153,8 +153,8 @@ def test_controls_for_users_need_users(tmp_path: Path) -> None:
     ("strategy", "message"),
     [
         ("independent", "strategy: 'independent' asks its own questions"),
-        ("ecology", r"strategy.mechanisms: 'upheaval' .* switch it off"),
-        ({**ECOLOGY, "mechanisms": {**FORAGING, "merging": True}}, "'merging' asks its own"),
+        ("ecology", "set strategy.mechanisms.upheaval=false"),
+        ({**ECOLOGY, "mechanisms": {**FORAGING, "merging": True}}, "set strategy.mechanisms.merging=false"),
     ],
 )
 def test_who_asks_questions_of_its_own_does_not_fit(
