@@ -154,7 +154,10 @@ def test_controls_for_users_need_users(tmp_path: Path) -> None:
     [
         ("independent", "strategy: 'independent' asks its own questions"),
         ("ecology", "set strategy.mechanisms.upheaval=false"),
-        ({**ECOLOGY, "mechanisms": {**FORAGING, "merging": True}}, "set strategy.mechanisms.merging=false"),
+        (
+            {**ECOLOGY, "mechanisms": {**FORAGING, "merging": True}},
+            "set strategy.mechanisms.merging=false",
+        ),
     ],
 )
 def test_who_asks_questions_of_its_own_does_not_fit(
