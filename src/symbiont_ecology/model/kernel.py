@@ -252,23 +252,23 @@ class HostKernel:
 
         return self._within_memory(write)
 
-    def share_time(self, between: Callable[[], None]) -> None:
+    def yield_between_pieces(self, between: Callable[[], None]) -> None:
         """Calls this between pieces of learning, scoring, sketching and embedding. It may use what
-        ``parts`` and ``beside`` made, and no verb of the kernel."""
+        ``decoding_parts`` and ``with_own_slots`` made, and no verb of the kernel."""
         self._budget = replace(self._budget, between=between)
 
-    def parts(self, slots: int) -> tuple[Decoder, SlotBank, MemoryBudget]:
+    def decoding_parts(self, slots: int) -> tuple[Decoder, SlotBank, MemoryBudget]:
         """Return what writes rows, with so many slots of its own: for a service, which writes them
         token by token."""
         return self._decoder, self._new_bank(slots=slots), self._budget
 
-    def beside(self, slots: int) -> HostKernel:
-        """Return the same host with so many slots of its own. It may be used where ``share_time``
-        says."""
+    def with_own_slots(self, slots: int) -> HostKernel:
+        """Return the same host with so many slots of its own. It may be used where
+        ``yield_between_pieces`` says."""
         kernel = copy(self)
         kernel.slots = slots
         kernel._bank = self._new_bank(slots=slots)
-        kernel.share_time(lambda: None)
+        kernel.yield_between_pieces(lambda: None)
         return kernel
 
     def generate(

@@ -127,7 +127,7 @@ def test_a_generation_that_is_not_done_in_time_is_lived_by_the_next_start(
         learns_until(service.stop)  # it is to end as soon as it learns
         service.live()
     monkeypatch.undo()
-    kernel.share_time(lambda: None)  # as a process that ends
+    kernel.yield_between_pieces(lambda: None)  # as a process that ends
     assert "the next start lives it" in service.learning_error
     assert (served.folder / "state.json").read_bytes() == before
     stopped = Path(shutil.copytree(served.folder, tmp_path / "stopped"))

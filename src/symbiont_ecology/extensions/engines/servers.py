@@ -90,7 +90,7 @@ class Vllm(Engine):
     def batch(self, kernel: HostKernel, slots: int) -> ForwardedBatch:
         from symbiont_ecology.extensions.engines.answering import ForwardedBatch
 
-        return ForwardedBatch(self.host(lambda: kernel.beside(min(slots, self.loaded))))
+        return ForwardedBatch(self.host(lambda: kernel.with_own_slots(min(slots, self.loaded))))
 
     def find_model(self) -> str:
         """Return the name of the host on the server.

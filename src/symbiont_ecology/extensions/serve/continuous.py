@@ -53,7 +53,7 @@ class ContinuousBatch:
 
     def __init__(self, kernel: HostKernel, slots: int) -> None:
         self._codec = kernel.codec
-        self._decoder, self._bank, self._budget = kernel.parts(slots)
+        self._decoder, self._bank, self._budget = kernel.decoding_parts(slots)
         self._rows: list[_Row] = []  # as in the session: by slot
         self._session: Session | None = None
         self._newest = torch.empty(0, dtype=torch.int64)  # of each row, and not read yet

@@ -89,7 +89,7 @@ class Service:
         self.snapshot = self._snapshot()
         self._catch_up()
         if limits.learn_share:
-            kernel.share_time(self._share)
+            kernel.yield_between_pieces(self._share)
         else:
             journal.stop_learning()
 
@@ -299,5 +299,5 @@ def opened_service(
         try:
             yield Service(run, kernel, batch, journal, limits)
         finally:
-            kernel.share_time(lambda: None)
+            kernel.yield_between_pieces(lambda: None)
             journal.close()
