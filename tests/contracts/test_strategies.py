@@ -66,7 +66,7 @@ def test_a_strategy_that_is_killed_after_any_generation_resumes_exactly(
 ) -> None:
     """Checkpoints are rarer than generations, so what was lived since the last one is lived
     again."""
-    config, whole = config_of(strategy, generations=6, checkpoint_every=4), ToyHost()
+    config, whole = config_of(strategy, generations=5, checkpoint_every=3), ToyHost()
     start(config, tmp_path / "whole", host=whole)
     expected = lasting(tmp_path / "whole")
     calls = len(whole.rolled) + len(whole.learned) + len(whole.scored)

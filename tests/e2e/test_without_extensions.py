@@ -15,8 +15,8 @@ import symbiont_ecology
 PACKAGE = Path(symbiont_ecology.__file__).parent
 RUN_FILES = ("events.jsonl", "transcripts.jsonl", "state.json")
 COMMANDS = (
-    ("run", "demo", "run.generations=5", "run.checkpoint_every=2", "--out", "run"),
-    ("resume", "run", "run.generations=7"),
+    ("run", "demo", "run.generations=3", "run.checkpoint_every=2", "--out", "run"),
+    ("resume", "run", "run.generations=4"),
     ("infer", "run", "math.add: 47+8", "--user", "h03"),
     ("export", "run", "--to", "adapters"),
     ("evaluate", "run", "--per-cell", "2", "--json", "result.json"),

@@ -3,10 +3,12 @@ done without where that cannot be."""
 
 from __future__ import annotations
 
+import os
 import platform
 import runpy
 import shutil
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,27 @@ wheel_tag = runpy.run_path(str(BUILD))["wheel_tag"]
 needs_compiler = pytest.mark.skipif(
     sys.platform != "linux" or not shutil.which("cc"), reason="no compiler here"
 )
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The library, as it is compiled for use."""
+    path = tmp_path_factory.mktemp("library") / "library.so"
+    assert compile_library(path) is None
+    return path.read_bytes()
+
+
+@pytest.fixture
+def quick_compilers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compilers that do not optimize, where nothing but their library's place counts."""
+    path = os.environ["PATH"]
+    for name in {*(sysconfig.get_config_var("CC") or "").split()[:1], "cc"}:
+        if command := shutil.which(name):
+            script = tmp_path / "quick" / name
+            script.parent.mkdir(exist_ok=True)
+            script.write_text(f'#!/bin/sh\nexec {command} "$@" -O0\n')
+            script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'quick'}:{path}")
 
 
 @pytest.fixture
@@ -37,6 +60,7 @@ def without_compilers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @needs_compiler
+@pytest.mark.usefixtures("quick_compilers")
 def test_the_first_use_compiles_into_the_cache_and_the_next_one_finds_it(
     tmp_path: Path, nowhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -51,6 +75,7 @@ def test_the_first_use_compiles_into_the_cache_and_the_next_one_finds_it(
 
 
 @needs_compiler
+@pytest.mark.usefixtures("quick_compilers")
 def test_a_library_of_another_version_is_compiled_anew(tmp_path: Path) -> None:
     source = tmp_path / SOURCE.name
     source.write_text(SOURCE.read_text() + "\n")
@@ -84,6 +109,7 @@ def test_a_library_that_does_not_load_is_not_used(tmp_path: Path) -> None:
 
 
 @needs_compiler
+@pytest.mark.usefixtures("quick_compilers")
 def test_a_compiler_without_openmp_makes_a_library_for_one_thread(tmp_path: Path) -> None:
     compiler = tmp_path / "plain-cc"
     compiler.write_text('#!/bin/sh\ncase "$*" in *-fopenmp*) exit 1;; esac\nexec cc "$@"\n')
@@ -94,11 +120,9 @@ def test_a_compiler_without_openmp_makes_a_library_for_one_thread(tmp_path: Path
 
 
 @needs_compiler
-def test_the_library_uses_the_openmp_of_torch(tmp_path: Path) -> None:
-    assert compile_library(tmp_path / "library.so") is None
-    content = (tmp_path / "library.so").read_bytes()
-    assert b"GOMP_parallel" in content
-    assert b"libgomp" not in content
+def test_the_library_uses_the_openmp_of_torch(library: bytes) -> None:
+    assert b"GOMP_parallel" in library
+    assert b"libgomp" not in library
 
 
 @pytest.mark.parametrize(
@@ -117,7 +141,6 @@ def test_a_wheel_asks_for_the_newest_glibc_that_its_library_needs(
 
 
 @needs_compiler
-def test_the_library_needs_no_newer_glibc_than_the_package_index_asks_for(tmp_path: Path) -> None:
-    compile_library(tmp_path / "library.so")
-    tag = wheel_tag((tmp_path / "library.so").read_bytes(), platform.machine())
+def test_the_library_needs_no_newer_glibc_than_the_package_index_asks_for(library: bytes) -> None:
+    tag = wheel_tag(library, platform.machine())
     assert tag == f"py3-none-manylinux_2_17_{platform.machine()}"
