@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
@@ -15,14 +16,23 @@ from hypothesis import strategies as st
 
 from lives import adapter, founded
 from symbiont_ecology.adapters import OptimizerState
-from symbiont_ecology.base.events import Acted, Archived, Learned, Quarantined, Retired, Settled
+from symbiont_ecology.base.errors import EcologyWarning, RunError
+from symbiont_ecology.base.events import (
+    Acted,
+    Archived,
+    Learned,
+    PartFailed,
+    Quarantined,
+    Retired,
+    Settled,
+)
 from symbiont_ecology.base.fence import Tally
 from symbiont_ecology.base.flops import Cost
 from symbiont_ecology.base.types import Item, LoggedReply
 from symbiont_ecology.ecology import Assignment, DriftDetector, Outcome, Rollout, SuccessPosterior
 from symbiont_ecology.run.learn import Update
 from symbiont_ecology.run.runtime import GenerationContext
-from symbiont_ecology.run.settle import install, settle, update_posteriors
+from symbiont_ecology.run.settle import MIN_CALLS, install, part_faults, settle, update_posteriors
 from toy import LAYOUT, ToyShape
 
 SUMS, WORDS = "math.add/short", "string.sort/short"
@@ -325,3 +335,21 @@ def test_who_met_a_number_that_is_not_finite_is_taken_out_and_the_others_learn(
     ]
     assert list(state.population) == ["o2"]
     assert state.genome("o2").weights == "wiser"
+
+
+def test_faults_of_parts_are_told_once_and_a_part_that_does_nothing_but_fail_ends_the_run(
+    turn: GenerationContext,
+) -> None:
+    turn.faults.tallies |= {
+        "reward 'mine'": Tally(calls=MIN_CALLS, failed=MIN_CALLS - 1, fault="raised KeyError"),
+        "operator 'mine'": Tally(calls=MIN_CALLS),
+    }
+    with pytest.warns(EcologyWarning, match=r"^reward 'mine' raised KeyError: "):
+        told = part_faults(turn)
+    facts = "reward 'mine'", MIN_CALLS, MIN_CALLS - 1, "raised KeyError"
+    assert told == [PartFailed(3, *facts)]
+    with warnings.catch_warnings(action="error"):  # the second time
+        assert part_faults(turn) == told
+    turn.faults.tallies["reward 'mine'"].failed = MIN_CALLS
+    with pytest.raises(RunError, match=f"failed at each of its {MIN_CALLS} calls"):
+        part_faults(turn)
