@@ -20,6 +20,9 @@ REGEX_RATES ?= 0.003,0.006
 # The protocol that paper runs: its suite goes to artifacts/$(PACK), its pack to docs/paper_packs/$(PACK).
 PACK ?= embedded-v2
 
+# Where a container forbids to keep compiled files, each of hundreds of commands would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed

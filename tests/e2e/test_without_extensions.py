@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -23,6 +24,24 @@ COMMANDS = (
 )
 
 
+TYPED = """
+import contextlib, io, json, sys
+from symbiont_ecology.cli import main
+
+for words in json.loads(sys.argv[1]):
+    sys.argv[1:], said = words, io.StringIO()
+    try:
+        with contextlib.redirect_stdout(said):
+            main()
+    except SystemExit as end:
+        if end.code:
+            raise
+    if words[0] == "infer":
+        sys.stdout.write(said.getvalue())
+"""
+"""Types all commands in one process, and prints the reply of ``infer``."""
+
+
 def product_path(home: Path, without: str) -> dict[str, bytes]:
     """Type the commands with a copy of the package, and return what they wrote and replied."""
     copy = home / "symbiont_ecology"
@@ -30,12 +49,11 @@ def product_path(home: Path, without: str) -> dict[str, bytes]:
     shutil.copytree(PACKAGE.parents[1] / "config", copy / "presets")
     shutil.rmtree(copy / without)
     environment = {**os.environ, "PYTHONPATH": str(home)}
-    found = {}
-    for words in COMMANDS:
-        call = [sys.executable, "-m", "symbiont_ecology", *words]
-        done = subprocess.run(call, cwd=home, env=environment, capture_output=True, check=False)
-        assert done.returncode == 0, done.stderr.decode()
-        found[words[0]] = done.stdout if words[0] == "infer" else b""
+    call = [sys.executable, "-c", TYPED, json.dumps(COMMANDS)]
+    done = subprocess.run(call, cwd=home, env=environment, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    assert done.stdout
+    found = {"infer": done.stdout}
     found |= {name: (home / "run" / name).read_bytes() for name in RUN_FILES}
     found["result.json"] = (home / "result.json").read_bytes()
     for path in sorted(home.glob("adapters/*/*.safetensors")):
