@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
@@ -28,11 +29,20 @@ from symbiont_ecology.base.events import (
 )
 from symbiont_ecology.base.fence import Tally
 from symbiont_ecology.base.flops import Cost
-from symbiont_ecology.base.types import Item, LoggedReply
+from symbiont_ecology.base.transcripts import Transcript
+from symbiont_ecology.base.types import Item, LoggedReply, in_turns
 from symbiont_ecology.ecology import Assignment, DriftDetector, Outcome, Rollout, SuccessPosterior
 from symbiont_ecology.run.learn import Update
 from symbiont_ecology.run.runtime import GenerationContext
-from symbiont_ecology.run.settle import MIN_CALLS, install, part_faults, settle, update_posteriors
+from symbiont_ecology.run.settle import (
+    MIN_CALLS,
+    acted,
+    install,
+    part_faults,
+    settle,
+    transcribe,
+    update_posteriors,
+)
 from toy import LAYOUT, ToyShape
 
 SUMS, WORDS = "math.add/short", "string.sort/short"
@@ -337,12 +347,44 @@ def test_who_met_a_number_that_is_not_finite_is_taken_out_and_the_others_learn(
     assert state.genome("o2").weights == "wiser"
 
 
+def test_all_who_met_one_are_told(turn: GenerationContext) -> None:
+    turn.store.put_optimizer_state(OptimizerState())
+    events = install([update("o1", {}, is_sick=True), update("o2", {}, is_sick=True)], turn.state)
+    assert [event.id for event in of(Quarantined, events)] == ["o1", "o2"]
+
+
+# What is written down.
+
+
+def test_an_answer_is_recorded_with_its_user(turn: GenerationContext) -> None:
+    item = replace(questions(turn, SUMS, 1)[0], user="ada")
+    assert acted(3, answered("o1", (item,), (1.0,))).user == "ada"
+
+
+def test_a_reply_is_transcribed_with_all_that_is_known_of_it(turn: GenerationContext) -> None:
+    item = questions(turn, SUMS, 1)[0]
+    asked = replace(item, user="ada", prompt=in_turns("1+1", "=2", item.prompt), answer="=9")
+    paid, unpaid = (answered("o1", (asked,), (1.0,), purpose=one) for one in ("practice", "probe"))
+    turn.state.success["ada"] = 0.5
+    unsure = replace(paid.rollouts[0], log_probabilities=np.array([-np.inf, 0.0]))
+    paid = replace(paid, rollouts=(*paid.rollouts, unsure))
+    price = math.floor(turn.prices.price(0.5))
+    first = Transcript(
+        *(3, "o1", "practice", SUMS, item.id, item.prompt, "7", 1.0, price, 0.0), *("ada", "=9", 1)
+    )
+    assert list(transcribe([paid, unpaid], turn)) == [
+        first,
+        replace(first, confidence=None),
+        replace(first, purpose="probe", price=0),
+    ]
+
+
 def test_faults_of_parts_are_told_once_and_a_part_that_does_nothing_but_fail_ends_the_run(
     turn: GenerationContext,
 ) -> None:
     turn.faults.tallies |= {
-        "reward 'mine'": Tally(calls=MIN_CALLS, failed=MIN_CALLS - 1, fault="raised KeyError"),
         "operator 'mine'": Tally(calls=MIN_CALLS),
+        "reward 'mine'": Tally(calls=MIN_CALLS, failed=MIN_CALLS - 1, fault="raised KeyError"),
     }
     with pytest.warns(EcologyWarning, match=r"^reward 'mine' raised KeyError: "):
         told = part_faults(turn)

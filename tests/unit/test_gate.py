@@ -138,3 +138,13 @@ def test_the_last_question_is_the_last() -> None:
 def test_pairs_are_counted_question_by_question() -> None:
     counts = PairedCounts.of([1.0, 1.0, 0.5, 0.0], [0.0, 1.0, 1.0, 1.0])
     assert counts == PairedCounts(wins=1, ties=1, losses=2)
+
+
+def test_a_child_of_whom_little_is_known_goes_on() -> None:
+    assert GATE.rule([PairedCounts(wins=2, ties=1)]) == "go on"
+    assert GATE.rule([PairedCounts(wins=200), PairedCounts(wins=2)]) == "go on"
+
+
+def test_pairs_are_of_the_same_questions() -> None:
+    with pytest.raises(ValueError, match="shorter"):
+        PairedCounts.of([1.0, 0.0], [1.0])
