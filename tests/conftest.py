@@ -39,9 +39,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """With ``-n auto``: one worker more than cores, at most four. Many tests wait for processes
+    """With ``-n auto``: two workers more than cores, at most six. Many tests wait for processes
     that they began."""
-    return min(4, 1 + (os.cpu_count() or 1))
+    return min(6, 2 + (os.cpu_count() or 1))
 
 
 @pytest.fixture(scope="session", autouse=True)

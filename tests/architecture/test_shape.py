@@ -35,7 +35,7 @@ BUDGETS = {
     "model": 2750,
     "run": 2180,
     "tasks": 1620,
-    "tests": 24250,
+    "tests": 24350,
     "top level": 40,
 }
 """Lines of code of each folder. Raising one takes a sentence in the change log."""
