@@ -32,7 +32,7 @@ BUDGETS = {
     "extensions/serve": 2060,
     "extensions/study": 3330,
     "extensions/worlds": 490,
-    "model": 2750,
+    "model": 2760,
     "run": 2180,
     "tasks": 1620,
     "tests": 24350,

@@ -73,13 +73,13 @@ def test_rows_for_which_memory_runs_out_do_not_disturb_the_others(
 @pytest.fixture
 def in_one_pass(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many newcomers were read in the others' pass, each time."""
-    read, counts = LlamaDecoder.decode_beside, list[int]()
+    read, counts = LlamaDecoder.decode_with_prefill, list[int]()
 
     def counted(decoder: LlamaDecoder, *arguments: Any) -> torch.Tensor:
         counts.append(len(arguments[-1].prompts))
         return read(decoder, *arguments)
 
-    monkeypatch.setattr(LlamaDecoder, "decode_beside", counted)
+    monkeypatch.setattr(LlamaDecoder, "decode_with_prefill", counted)
     return counts
 
 

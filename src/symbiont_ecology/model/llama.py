@@ -23,14 +23,19 @@ from torch import Tensor
 from symbiont_ecology.model.architectures import Rope
 from symbiont_ecology.model.backend.attention import AttentionSpec
 from symbiont_ecology.model.backend.lowrank import Adapters, Shares, dropping
-from symbiont_ecology.model.backend.torch_backend import Cache, TorchBackend, backend_for
+from symbiont_ecology.model.backend.torch_backend import (
+    Cache,
+    MixedCache,
+    TorchBackend,
+    backend_for,
+)
 from symbiont_ecology.model.budget import if_memory_lasts
 from symbiont_ecology.model.decoder import Prefill, Session
 from symbiont_ecology.model.dropout import Dropout
 from symbiont_ecology.model.layers import LlamaWeights
-from symbiont_ecology.model.packing import Packing, Text, do_share, least_shared, packings, taken
+from symbiont_ecology.model.packing import Packing, Text, any_shared, least_shared, packings, taken
 
-MAX_BESIDE = 512
+MAX_MIXED_TOKENS = 512
 """Tokens of prompts that are read in the pass of the rows at work: the cache's attention takes one
 token at a time, and from some 600 on that costs more on SmolLM2 than a pass of their own."""
 
@@ -125,8 +130,8 @@ class LlamaDecoder:
             tokens, _Forward(self._backend, adapters, shares, cache.attend), cache
         )
 
-    def decode_beside(
-        self, tokens: Tensor, slots: Sequence[int], cache: Cache, prefill: Prefill
+    def decode_with_prefill(
+        self, tokens: Tensor, slots: Sequence[int], cache: MixedCache, prefill: Prefill
     ) -> Tensor:
         """Append a token to each row, whose slots are given, and read prompts in the same pass,
         whose rows then stand behind; return logits of all rows ``(rows, vocab)``.
@@ -271,13 +276,13 @@ class LlamaSession(Session):
         return logits
 
     def admit(self, tokens: Tensor, slots: Sequence[int], prefill: Prefill) -> Tensor:
-        prompts = prefill.prompts
-        is_long = sum(map(len, prompts)) > min(prefill.budget.forward_tokens, MAX_BESIDE)
-        least = least_shared(self._decoder.shape)
-        if not self.cache.takes_prompts or is_long or do_share(prompts, prefill.slots, least):
+        prompts, decoder = prefill.prompts, self._decoder
+        is_long = sum(map(len, prompts)) > min(prefill.budget.forward_tokens, MAX_MIXED_TOKENS)
+        is_apart = is_long or any_shared(prompts, prefill.slots, least_shared(decoder.shape))
+        if is_apart or not isinstance(self.cache, MixedCache):
             return super().admit(tokens, slots, prefill)
         ahead = copy(self.cache)  # rows stand where they stood if memory runs out
-        logits = if_memory_lasts(lambda: self._decoder.decode_beside(tokens, slots, ahead, prefill))
+        logits = if_memory_lasts(lambda: decoder.decode_with_prefill(tokens, slots, ahead, prefill))
         if logits is None:
             del ahead  # and the memory that it took
             return self.step(tokens, *prefill.bank.for_step(slots))

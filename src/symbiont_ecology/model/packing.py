@@ -235,7 +235,7 @@ def chunks(
         yield np.array(piece)
 
 
-def do_share(prompts: Sequence[np.ndarray], owners: Sequence[int], least: int) -> bool:
+def any_shared(prompts: Sequence[np.ndarray], owners: Sequence[int], least: int) -> bool:
     """Return True if any prompts of one owner are equal, or begin with ``least`` tokens alike."""
     keys = [(owner, prompt.tobytes()) for owner, prompt in zip(owners, prompts, strict=True)]
     pieces = _cuts_of(keys, least)

@@ -29,8 +29,8 @@ from symbiont_ecology.model.backend.bank import Arrangement, Learners, SlotBank
 from symbiont_ecology.model.backend.lowrank import Adapters, LowRankTerm, Shares, Site
 from symbiont_ecology.model.backend.torch_backend import (
     Activation,
-    Cache,
     CheckResult,
+    MixedCache,
     TorchBackend,
     back_ends,
 )
@@ -39,10 +39,8 @@ GROWTH_ROWS, MAX_SPARE = 8, 2
 """Entries by which a cache grows, and the multiple of what its rows need that it may hold."""
 
 
-class RaggedCache(Cache):
+class RaggedCache(MixedCache):
     """A cache of rows of their own lengths, each in the entry that it got first."""
-
-    takes_prompts = True
 
     def __init__(self, specs: Sequence[AttentionSpec], states: Tensor, lengths: np.ndarray) -> None:
         super().__init__(specs, states, lengths)

@@ -42,9 +42,6 @@ class Cache(ABC):
     prompts, which a ``PackedAttention`` puts there.
     """
 
-    takes_prompts: ClassVar[bool] = False
-    """True if ``reserve`` can put prompts behind the rows."""
-
     def __init__(self, specs: Sequence[AttentionSpec], states: Tensor, lengths: np.ndarray) -> None:
         self.specs, self.states = specs, states
 
@@ -69,11 +66,15 @@ class Cache(ABC):
         """Goes on with the rows of another cache behind its own, each in ``room`` places. If memory
         runs out, nothing has changed."""
 
+
+class MixedCache(Cache):
+    """A cache whose attention reads prompts in the pass in which its rows go on."""
+
+    @abstractmethod
     def reserve(self, lengths: np.ndarray, room: int) -> None:
         """Make each token of prompts with these ``lengths`` a row behind the others: those of one
         prompt share an entry, and a token sees what stands in front of it. ``keep`` the last of
         each prompt once all layers have seen them. No row will have more than ``room`` tokens."""
-        raise NotImplementedError
 
 
 class PaddedCache(Cache):
