@@ -98,7 +98,7 @@ def test_a_wrong_line_is_one_clear_line(line: str, said: str, tmp_path: Path) ->
 
 
 def test_files_that_cannot_be_read_say_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "text.txt").write_text("prompt,target\n")
+    (tmp_path / "text.doc").write_text("prompt,target\n")
     (tmp_path / "empty.csv").write_text("prompt,target\n")
     (tmp_path / "nothing.csv").write_text("")
     (tmp_path / "short.csv").write_text("prompt,target\n1 + 1\n")
@@ -111,7 +111,7 @@ def test_files_that_cannot_be_read_say_why(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "folder.jsonl").mkdir()
     for name, said in (
         ("missing.jsonl", "no such file"),
-        ("text.txt", "ends in .jsonl, .ndjson, .json, .csv, .tsv, .parquet"),
+        ("text.doc", "ends in .jsonl, .ndjson, .json, .csv, .tsv, .txt, .xlsx, .parquet"),
         ("empty.csv", "no lines"),
         ("nothing.csv", "no lines"),
         ("short.csv", "line 2: expected 2 cells as in the first line: put texts with"),

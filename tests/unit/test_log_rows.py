@@ -1,94 +1,331 @@
-"""The schema of a log: what is understood, and what is said of a mistake."""
+"""Rows of a log from anywhere: what is read, what is set aside, and what is told of a mistake."""
 
 from __future__ import annotations
 
+import json
+import unicodedata
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lines import jsonl
 from logs import rows_of, town
 from symbiont_ecology.base.errors import DataError
+from symbiont_ecology.base.types import messages, turns
 from symbiont_ecology.tasks import task_sources
+from symbiont_ecology.tasks.log_rows import NO, YES, LogTable, Verdicts, seconds_of, turns_in
 from symbiont_ecology.tasks.logs import MAX_REPLY_TOKENS, LogTask, LogTasks, is_held_out
 
 ROW = {"user": "ann", "prompt": "say a", "reply": "a", "accepted": True}
+BIG = 987654321012345601
 
 
-HOSTILE = (
-    "a\tb",
-    "a\nb",
-    "\x1b[31mred",
-    "a\rb",
-    "a\u2028b",
-    "a\u202eb",
-    "",
-    " ",
-    1.5,
-    9e17,
-    "x" * 201,
-)
-"""What nobody may be called."""
+def log_of(folder: Path, *lines: dict[str, Any], **knobs: Any) -> LogTasks:
+    return LogTasks("log", str(jsonl(folder / "log.jsonl", list(lines))), **knobs)
 
 
-def rows(path: Path, *lines: dict[str, Any], **columns: str) -> LogTasks:
-    return LogTasks("log", str(jsonl(path / "log.jsonl", list(lines))), columns)
+def read(folder: Path, *lines: dict[str, Any], **knobs: Any) -> LogTable:
+    return log_of(folder, *lines, **knobs).table()
+
+
+# Verdicts
+
+
+def test_verdicts_come_in_many_words() -> None:
+    usual = Verdicts()
+    dressed = "TRUE", "Accepted", "thumbs_up", "Thumbs Up", "👍🏽", ":+1:", "1.00", 1, 1.0, True
+    for value in (*YES, *dressed, [1], "[1]", '["up"]'):
+        assert usual.read(value) is True, value
+    refused = "FALSE", "thumbs-down", "👎🏿", ":-1:", "-1.0", "0.0", 0, -1, False, [0.0]
+    for value in (*NO, *refused):
+        assert usual.read(value) is False, value
+    for value in (None, float("nan"), "", "null", "N/A", "None"):
+        assert usual.read(value) is None, value
+
+
+@pytest.mark.parametrize("value", ["perhaps", 0.5, 4, "7"])
+def test_what_may_mean_anything_is_refused_and_the_options_named(value: object) -> None:
+    with pytest.raises(ValueError, match=r"--accepted-as up,ja, or the least, --accepted-from 4"):
+        Verdicts().read(value)
+
+
+def test_stars_and_words_of_ones_own_are_verdicts() -> None:
+    stars = Verdicts(accepted_from=4)
+    assert [stars.read(value) for value in (5, "4.0", 3.9, "1", None)] == [
+        True,
+        True,
+        False,
+        False,
+        None,
+    ]
+    with pytest.raises(ValueError, match="a number"):
+        stars.read("good")
+    words = Verdicts(accepted_as=("Ja", "thumbs up"))
+    assert [words.read(value) for value in ("ja", "thumbs_up", "nein", "")] == [
+        True,
+        True,
+        False,
+        None,
+    ]
+
+
+def test_verdicts_of_three_kinds_are_refused_unless_their_least_is_told(tmp_path: Path) -> None:
+    verdicts = [{**ROW, "accepted": value} for value in (1, 0, -1)]
+    with pytest.raises(DataError, match=r"line 3: .* got 0 and -1"):
+        read(tmp_path, *verdicts)
+    table = read(tmp_path, *verdicts, accepted_from=1)
+    assert [row.is_accepted for row in table.rows] == [True, False, False]
+
+
+def test_verdicts_of_one_kind_and_of_both_are_told(tmp_path: Path) -> None:
+    assert read(tmp_path, ROW, ROW).told == ["all replies were accepted"]
+    (told,) = read(tmp_path, ROW, {**ROW, "accepted": False}).told
+    assert told.startswith("1 replies were accepted and refused by the same user, such as 'a'")
+
+
+# Users
 
 
 @pytest.mark.parametrize(
-    ("value", "verdict"),
+    ("written", "name"),
     [
-        *((value, True) for value in (True, 1, 1.0, "yes", "TRUE", "up", "Accepted", "1", "t")),
-        *(
-            (value, False)
-            for value in (False, 0, 0.0, "no", "False", "down", "refused", "0", -1, "f")
+        ("Jean\xa0Luc", "Jean Luc"),
+        ("علی\u200cرضا", "علی\u200cرضا"),
+        (BIG, str(BIG)),
+        (7.0, "7"),
+        ("7.0", "7"),
+        ("12e45", "12e45"),
+    ],
+)
+def test_users_have_one_normal_form(written: object, name: str, tmp_path: Path) -> None:
+    (row,) = read(tmp_path, {**ROW, "user": written}).rows
+    assert row.user == name
+
+
+@pytest.mark.parametrize("written", [float(BIG), 9e17, 1.5, "9.87654321012346E+17", f"{BIG}.0"])
+def test_users_that_a_float_may_have_merged_are_refused(written: object, tmp_path: Path) -> None:
+    with pytest.raises(
+        DataError, match=r"line 1: user, column 'user': .* has lost digits, so users could be mixed"
+    ):
+        read(tmp_path, {**ROW, "user": written})
+
+
+@pytest.mark.parametrize(
+    "name", ["a\tb", "a\nb", "\x1b[31mred", "a\u2028b", "a\u202eb", "x" * 201, True]
+)
+def test_what_nobody_can_be_called_is_refused(name: object, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"line 1: user, .*expected a line of"):
+        read(tmp_path, {**ROW, "user": name})
+
+
+# Columns
+
+
+def test_columns_are_found_by_their_usual_names(tmp_path: Path) -> None:
+    line = {"User ID": 7, "question": "say a", "answer": "a", "thumb": "up", "ts": 1763800023}
+    table = read(tmp_path, line)
+    (row,) = table.rows
+    assert (row.user, row.prompt, row.reply, row.is_accepted, row.time) == (
+        *("7", "say a", "a", True),
+        1763800023,
+    )
+    assert table.columns == {
+        "user": "User ID",
+        "prompt": "question",
+        "reply": "answer",
+        "accepted": "thumb",
+        "time": "ts",
+    }
+
+
+def test_columns_may_be_named_and_lie_within_cells(tmp_path: Path) -> None:
+    line = {"who": {"id": 7}, "question": "say a", "out": {"text": "a", "n": 3}, "thumb": "up"}
+    columns = {"user": "who.id", "reply": "out.text"}
+    (row,) = read(tmp_path, line, columns=columns).rows
+    assert (row.user, row.reply) == ("7", "a")
+    inside = {**line, "out": json.dumps(line["out"])}  # as CSV has it
+    (row,) = read(tmp_path, inside, columns=columns).rows
+    assert row.reply == "a"
+
+
+def test_a_column_of_words_is_no_column_of_verdicts(tmp_path: Path) -> None:
+    line = {"user": "ann", "prompt": "say a", "reply": "a", "feedback": "too long", "rating": 1}
+    table = read(tmp_path, line)
+    assert table.columns["accepted"] == "rating"
+
+
+@pytest.mark.parametrize("role", ["user", "prompt", "reply", "accepted"])
+def test_a_missing_column_names_its_option(role: str, tmp_path: Path) -> None:
+    line = {name: cell for name, cell in ROW.items() if name != role}
+    with pytest.raises(
+        DataError, match=f"no column '{role}'; it has .*: name yours, --{role} COLUMN"
+    ):
+        read(tmp_path, {**line, "x": 1})
+    with pytest.raises(DataError, match="no column 'who'"):
+        read(tmp_path, ROW, columns={role: "who"})
+
+
+def test_all_that_users_say_is_kept(tmp_path: Path) -> None:
+    said = {"correction": "b", "score": 3, "comment": "too short", "time": "2026-01-02T03:04:05Z"}
+    (row,) = read(tmp_path, {**ROW, **said}).rows
+    moment = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC).timestamp()
+    assert (row.correction, row.score, row.comment, row.time) == ("b", 3.0, "too short", moment)
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [
+        *(1700000000, 1700000000.0, "1700000000", 1700000000000, 1700000000000000000),
+        *("2023-11-14T22:13:20Z", "2023-11-14 22:13:20.000000", "2023-11-14 22:13:20 UTC"),
+        datetime(2023, 11, 14, 22, 13, 20),
+    ],
+)
+def test_moments_come_in_many_forms(moment: object) -> None:
+    assert seconds_of(moment) == 1700000000
+
+
+def test_rows_are_learned_in_the_order_of_time(tmp_path: Path) -> None:
+    lines = [{**ROW, "prompt": f"say {n}", "time": 1700000000 - n} for n in (0, 2, 3, 4)]
+    config = {"kind": "log", "name": "log", "path": log_of(tmp_path, *lines).path}
+    from logs import log_config
+    from symbiont_ecology.run.build import mixture
+    from symbiont_ecology.tasks.logs import LoggedUsers
+
+    users = mixture(log_config(Path(config["path"]))).users
+    assert isinstance(users, LoggedUsers)
+    prompts = [item.question.partition("\t")[2] for item in users.rows]
+    assert prompts == [f"say {n}" for n in (4, 3, 2, 0) if not is_held_out(f"say {n}")]
+
+
+# Texts
+
+
+def test_conversations_are_turns_and_bring_their_reply(tmp_path: Path) -> None:
+    asked = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "say a"}]
+    said = {"role": "assistant", "content": [{"type": "text", "text": "a"}]}
+    cases: list[dict[str, Any]] = [
+        {"prompt": asked, "reply": [said]},  # as in TRL
+        {"prompt": asked, "reply": said},
+        {"prompt": json.dumps(asked), "reply": json.dumps(said)},  # as in CSV
+        {"prompt": {"messages": asked}, "reply": said["content"]},
+        {"prompt": {"system": "Be kind.", "messages": asked[1:]}, "reply": "a"},  # TensorZero
+        {"messages": [*asked, said]},
+    ]
+    for texts in cases:
+        (row,) = read(tmp_path, {"user": "ann", "accepted": True, **texts}).rows
+        assert (turns(row.prompt), row.reply) == (["Be kind.", "say a"], "a"), texts
+    (row,) = read(tmp_path, {**ROW, "prompt": {"question": "say a"}, "reply": 3}).rows
+    assert (row.prompt, row.reply) == ("say a", "3")
+
+
+def test_json_that_is_no_conversation_is_a_text(tmp_path: Path) -> None:
+    (row,) = read(tmp_path, {**ROW, "prompt": '{"a": 1', "reply": '{"a": 1}'}).rows
+    assert (row.prompt, row.reply) == ('{"a": 1', '{"a": 1}')
+
+
+@given(
+    st.lists(
+        st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1), min_size=1, max_size=6
+    )
+)
+def test_turns_survive_being_written_as_messages(said: list[str]) -> None:
+    said[-1] = f"{said[-1]}?"
+    said = [text if place % 2 == len(said) % 2 else f"x{text}" for place, text in enumerate(said)]
+    prompt = "\x1d".join(said)
+    assert turns_in(messages(prompt)) == (said, "")
+
+
+def test_a_pair_is_an_accepted_and_a_refused_reply(tmp_path: Path) -> None:
+    pair = {"user": "ann", "prompt": "say a", "chosen": "a", "rejected": "b"}
+    talk = {
+        name: [{"role": "user", "content": "say a"}, {"role": "assistant", "content": reply}]
+        for name, reply in (("chosen", "a"), ("rejected", "b"))
+    }
+    for line in (pair, {"user": "ann", **talk}):
+        rows = read(tmp_path, line).rows
+        assert [(row.prompt, row.reply, row.is_accepted) for row in rows] == [
+            ("say a", "a", True),
+            ("say a", "b", False),
+        ]
+
+
+# Rows that lack something, and mistakes
+
+
+def test_a_row_that_lacks_something_is_set_aside_and_counted(tmp_path: Path) -> None:
+    lacking: list[dict[str, Any]] = [
+        {"accepted": None},
+        {"accepted": float("nan")},
+        {"user": None},
+        {"user": ""},
+        {"prompt": " "},
+        {"reply": None},
+        {"reply": " "},
+        {"prompt": "a" * 1_000_001},
+    ]
+    table = read(tmp_path, *({**ROW, **change} for change in lacking), ROW)
+    assert [row.place for row in table.rows] == [9]
+    assert table.aside == {
+        "without a verdict": [1, 2],
+        "without a user": [3, 4],
+        "without a prompt": [5],
+        "without a reply": [6, 7],
+        "with more than 1000000 characters": [8],
+    }
+    with pytest.raises(DataError, match="no row with user, prompt, reply and verdict: 1 without a"):
+        read(tmp_path, {**ROW, "user": None})
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"accepted": "perhaps"}, r"line 1: .*expected verdicts of two kinds.* got 'perhaps'"),
+        ({"reply": "\ud800"}, r"line 1: .*expected whole characters"),
+        ({"prompt": "a\x1db"}, r"line 1: .*expected whole characters"),
+        ({"prompt": True}, r"line 1: .*expected text, got True"),
+        ({"reply": {"a": "x", "b": "y"}}, r"line 1: .*expected one text, got an object with a, b"),
+        ({"prompt": "[{'role': 'user', 'content': 'a'}]"}, r"line 1: .*messages as Python shows"),
+        (
+            {"prompt": [{"role": "user", "content": [{"type": "image_url"}]}]},
+            r"a part of type text",
         ),
     ],
 )
-def test_verdicts_come_in_many_words(value: object, verdict: bool, tmp_path: Path) -> None:
-    (row,) = rows(tmp_path, {**ROW, "accepted": value}).rows()
-    assert row.is_accepted is verdict
+def test_a_mistake_is_named_with_its_line(
+    change: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    with pytest.raises(DataError, match=words):
+        read(tmp_path, {**ROW, **change})
 
 
-def test_verdicts_of_three_kinds_are_refused(tmp_path: Path) -> None:
-    verdicts = [{**ROW, "accepted": value} for value in (1, 0, -1)]
-    with pytest.raises(DataError, match="line 3: expected verdicts of two kinds"):
-        rows(tmp_path, *verdicts).rows()
+def test_any_cells_are_read_or_refused_in_one_line(tmp_path: Path) -> None:
+    cells = st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+        lambda inner: (
+            st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+        ),
+        max_leaves=6,
+    )
+
+    @given(
+        st.dictionaries(st.sampled_from([*ROW, "messages", "chosen", "scores"]), cells, max_size=5)
+    )
+    def check(row: dict[str, Any]) -> None:
+        try:
+            table = read(tmp_path, ROW, row)
+        except DataError:
+            return
+        assert len(table.rows) + sum(map(len, table.aside.values())) in (2, 3)
+        assert all(unicodedata.is_normalized("NFC", one.user) for one in table.rows)
+
+    check()
 
 
-@pytest.mark.parametrize(
-    "name", ["Jean\xa0Luc", "\u0639\u0644\u06cc\u200c\u0631\u0636\u0627", 2**60 + 1]
-)
-def test_a_name_is_kept_as_it_is(name: object, tmp_path: Path) -> None:
-    (row,) = rows(tmp_path, {**ROW, "user": name}).rows()
-    assert row.user == str(name)
-
-
-def test_a_conversation_of_one_message_is_its_text(tmp_path: Path) -> None:
-    texts = {"prompt": "say a", "reply": "a"}
-    talk = {key: [{"role": "user", "content": text}] for key, text in texts.items()}
-    (row,) = rows(tmp_path, {**ROW, **talk}).rows()
-    assert (row.prompt, row.reply) == ("say a", "a")
-    with pytest.raises(DataError, match="expected text under 'prompt'"):
-        rows(tmp_path, {**ROW, "prompt": talk["prompt"] * 2}).rows()
-
-
-def test_a_row_without_a_verdict_or_a_reply_is_left_out(tmp_path: Path) -> None:
-    empty = [{**ROW, "accepted": value} for value in (None, float("nan"))]
-    silent = [{**ROW, "reply": " ", "accepted": value} for value in (True, False)]
-    read = rows(tmp_path, *empty, *silent, ROW, {**ROW, "accepted": False}).rows()
-    assert [(row.place, row.is_accepted) for row in read] == [(5, True), (6, False)]
-
-
-def test_columns_may_have_other_names_and_users_may_be_numbers(tmp_path: Path) -> None:
-    line = {"user": 7.0, "question": "say a", "text": "a", "thumb": "up", "about": 3}
-    columns = {
-        "user": "user", "prompt": "question", "reply": "text", "accepted": "thumb",
-        "family": "about",
-    }  # fmt: skip
-    (row,) = rows(tmp_path, line, **columns).rows()
-    assert (row.user, row.prompt, row.reply, row.family) == ("7", "say a", "a", "3")
+# The task
 
 
 @pytest.mark.parametrize(
@@ -98,41 +335,20 @@ def test_columns_may_have_other_names_and_users_may_be_numbers(tmp_path: Path) -
 def test_a_family_is_a_word_or_a_number_and_else_none(
     topic: object, family: str, tmp_path: Path
 ) -> None:
-    (row,) = rows(tmp_path, {**ROW, "family": topic}).rows()
+    (row,) = read(tmp_path, {**ROW, "family": topic}).rows
     assert row.family == family
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"accepted": "perhaps"}, r"line 1: expected verdicts of two kinds.* got 'perhaps'"),
-        ({"accepted": 0.5}, r"line 1: expected verdicts of two kinds"),
-        ({"reply": None}, r"line 1: expected text under 'reply', got None"),
-        ({"prompt": ""}, r"line 1: expected text under 'prompt', got ''"),
-        ({"prompt": 3}, r"line 1: expected text under 'prompt', got 3"),
-        ({"user": None}, r"line 1: expected who asks, .* under 'user', got None"),
-        *(({"user": name}, r"line 1: expected who asks") for name in HOSTILE),
-        ({"user": True}, r"line 1: expected who asks"),
-        ({"reply": "\ud800"}, r"line 1: half a character"),
-    ],
-)
-def test_a_mistake_is_named_with_its_line(
-    change: dict[str, Any], words: str, tmp_path: Path
-) -> None:
-    with pytest.raises(DataError, match=words):
-        rows(tmp_path, {**ROW, **change}).rows()
 
 
 def test_a_log_of_refusals_has_nothing_to_teach(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="accepted, got none to learn"):
-        rows(tmp_path, {**ROW, "accepted": False}).task()
+        log_of(tmp_path, {**ROW, "accepted": False}).task()
     prompt = next(f"say {n}" for n in range(100) if is_held_out(f"say {n}"))
     with pytest.raises(DataError, match="one prompt in 10 is held out: add rows"):
-        rows(tmp_path, {**ROW, "prompt": prompt}).task()
+        log_of(tmp_path, {**ROW, "prompt": prompt}).task()
 
 
 def test_accepted_replies_are_the_answers_of_a_user_alone(tmp_path: Path) -> None:
-    source = rows(
+    source = log_of(
         tmp_path,
         ROW,
         {**ROW, "reply": "A"},
@@ -148,9 +364,19 @@ def test_accepted_replies_are_the_answers_of_a_user_alone(tmp_path: Path) -> Non
         assert not item.verifier("b")
 
 
+def test_a_host_without_chat_template_reads_turns_as_lines(tmp_path: Path) -> None:
+    asked = [{"role": role, "content": role} for role in ("system", "user", "assistant", "user")]
+    asked[-1]["content"] = "say a"
+    task = log_of(tmp_path, {**ROW, "prompt": asked}).task()
+    (row,) = task.log
+    assert turns(task.item(row.question, "short").prompt) == [
+        *("system\n", "user\n", "assistant\n", "say a")
+    ]
+
+
 def test_a_new_reply_may_be_as_long_as_those_that_were_accepted(tmp_path: Path) -> None:
     long, longer = {**ROW, "reply": 99 * "a"}, {**ROW, "user": "bob", "reply": 999 * "a"}
-    task = rows(tmp_path, {**ROW, "prompt": "say b"}, long, longer).task()
+    task = log_of(tmp_path, {**ROW, "prompt": "say b"}, long, longer).task()
     limits = [task.item(row.question, "short").reply_limit for row in task.log]
     assert limits == [64, 100, MAX_REPLY_TOKENS]
 

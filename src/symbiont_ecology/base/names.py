@@ -11,8 +11,10 @@ import re
 import unicodedata
 
 MAX_USER_CHARS = 200
-_UNSEEN = re.compile("[\u00ad\u061c\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]")
+_UNSEEN = re.compile("[\u00ad\u061c\u200b\u200e\u200f\u202a-\u202c\u2060\u2066-\u2069\ufeff]")
 """Marks of direction and of possible breaks: nobody sees or types them."""
+_REVERSED = re.compile("[\u202d\u202e]")
+"""Marks that show letters in another order than they are in: no name has them."""
 
 
 def user_name(text: str) -> str:
@@ -24,6 +26,6 @@ def user_name(text: str) -> str:
     plain = _UNSEEN.sub("", unicodedata.normalize("NFC", text))
     name = "".join(" " if unicodedata.category(c) == "Zs" else c for c in plain).strip(" ")
     odd = {unicodedata.category(letter) for letter in name} & {"Cc", "Cs", "Zl", "Zp"}
-    if odd or not 0 < len(name) <= MAX_USER_CHARS:
+    if odd or _REVERSED.search(name) or not 0 < len(name) <= MAX_USER_CHARS:
         raise ValueError(f"expected a line of 1 to {MAX_USER_CHARS} characters, got {text!a:.60}")
     return name

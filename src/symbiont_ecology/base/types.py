@@ -79,6 +79,11 @@ def without_turns(text: str) -> str:
     return text.replace(TURN_END, "")
 
 
+def as_line(turn: str) -> str:
+    """Return a turn as a line of its own, for a host that reads all of them as one text."""
+    return turn if turn.endswith("\n") else f"{turn}\n"
+
+
 def map_last_turn(change: Callable[[str], str], prompt: str) -> str:
     """Return the prompt with its question changed."""
     before, end, question = prompt.rpartition(TURN_END)

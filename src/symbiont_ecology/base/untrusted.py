@@ -10,6 +10,7 @@ regular: no look-around, and no back references.
 
 from __future__ import annotations
 
+import codecs
 import json
 import stat
 from pathlib import Path
@@ -17,6 +18,14 @@ from typing import Any
 
 MAX_DEPTH = 100
 """Levels of nesting in data of others: deeper ones overflow the stack of whoever shows them."""
+_MARKS = {
+    codecs.BOM_UTF32_LE: "utf-32",  # begins as UTF-16's does
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+    codecs.BOM_UTF8: "utf-8-sig",
+}
+"""Encodings by the mark at the beginning of a text."""
 MAX_PATTERN_CHARS = 200
 MAX_PATTERN_BYTES = 1 << 20
 """Memory that a pattern may take, its automaton included."""
@@ -27,8 +36,8 @@ def read_regular(path: Path, most_megabytes: float) -> str:
 
     Raises:
         OSError: it cannot be read.
-        ValueError: it is no regular file (a pipe or a device may be endless), too large, or no
-            UTF-8.
+        ValueError: it is no regular file (a pipe or a device may be endless), too large, or neither
+            UTF-8 nor UTF-16 or UTF-32 with its mark.
     """
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
@@ -37,7 +46,13 @@ def read_regular(path: Path, most_megabytes: float) -> str:
         raise ValueError(
             f"the file has {status.st_size / 2**20:.0f} MB, at most {most_megabytes:g} are read"
         )
-    return path.read_text(encoding="utf-8-sig")
+    with path.open("rb") as stream:
+        head = stream.read(4)
+    encoding = next((_MARKS[mark] for mark in _MARKS if head.startswith(mark)), "utf-8")
+    try:
+        return path.read_text(encoding=encoding)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"expected text in UTF-8, got {error}: save it as UTF-8") from error
 
 
 def parse_json(text: str) -> object:

@@ -1,7 +1,7 @@
 """A log of replies that users accepted or refused: ``{kind: log, name: thumbs, path: log.jsonl}``.
 
-A row has a user, a prompt, a reply and a verdict. Adapters learn from them without asking the
-model again (``tasks.users``). One prompt in ten, by its hash, is held out.
+``log_rows`` reads it. Adapters learn from its rows without asking the model again
+(``tasks.users``). One prompt in ten, by its hash, is held out.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ from pathlib import Path
 from symbiont_ecology.base.errors import ConfigError, DataError
 from symbiont_ecology.base.files import Stamp
 from symbiont_ecology.base.removed import with_present_fields
-from symbiont_ecology.base.types import Item, LoggedReply
+from symbiont_ecology.base.types import Item, LoggedReply, as_line, in_turns, turns
 from symbiont_ecology.tasks import task_sources
 from symbiont_ecology.tasks.config import UsersConfig
 from symbiont_ecology.tasks.data import (
-    ASKER_END,
     MIN_REPLY_TOKENS,
     DataLine,
     DataTask,
@@ -31,19 +30,10 @@ from symbiont_ecology.tasks.data import (
     check_gradable,
 )
 from symbiont_ecology.tasks.grading import graders
+from symbiont_ecology.tasks.log_rows import LOG_COLUMNS, LogRow, LogTable, Verdicts, read_log
 from symbiont_ecology.tasks.splits import Split
-from symbiont_ecology.tasks.tables import (
-    as_written,
-    check_columns,
-    check_whole,
-    locate,
-    name_in,
-    rows_of_file,
-    text_in,
-)
+from symbiont_ecology.tasks.tables import locate
 
-LOG_COLUMNS = ("user", "prompt", "reply", "accepted", "family")
-"""Of a log; the last may be missing."""
 DEPTH = "short"
 """Of every row: a log does not say how hard a question is."""
 MAX_FAMILIES = 64
@@ -52,27 +42,6 @@ MAX_REPLY_TOKENS = 256
 """Of a new reply, whatever was accepted: a report asks for hundreds."""
 HELD_OUT = 10
 """One prompt in so many is held out."""
-YES = ("true", "t", "yes", "y", "accepted", "up", "1")
-NO = ("false", "f", "no", "n", "refused", "down", "0", "-1")
-"""Words for a verdict, in small or capital letters; numbers and true or false are read as words.
-One file that says both 0 and -1 may mean three things by them."""
-
-
-@dataclass(frozen=True, slots=True)
-class LogRow:
-    """A reply that a user accepted or refused; ``place`` is its row in the file, from 1."""
-
-    place: int
-    user: str
-    family: str
-    prompt: str
-    reply: str
-    is_accepted: bool
-
-    @property
-    def question(self) -> str:
-        """The user who asked, and the prompt."""
-        return f"{self.user}{ASKER_END}{self.prompt}"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -100,6 +69,16 @@ class LogTask(DataTask):
         limit = min(max(longest + 1, MIN_REPLY_TOKENS), MAX_REPLY_TOKENS)
         return replace(super().item(question, depth), reply_limit=limit)
 
+    def turns_before(self, question: str) -> tuple[str, ...]:
+        """Return the turns in front of a prompt, but for the system's where it brings its own."""
+        before, has_system = super().turns_before(question), len(turns(question)) % 2 == 0
+        return before[1:] if has_system and len(before) % 2 else before
+
+    def worded(self, question: str) -> str:
+        *before, last = turns(super().worded(question))
+        is_chat = self.style is not None and self.style.is_chat
+        return in_turns(*(before if is_chat else map(as_line, before)), last)
+
     @cached_property
     def _answers(self) -> Mapping[str, tuple[str, ...]]:
         return {row.question: () for row in self.log} | dict(super()._answers)
@@ -108,22 +87,24 @@ class LogTask(DataTask):
 @task_sources.register("log")
 @dataclass(frozen=True)
 class LogTasks:
-    """Rows of a table, each with a user, a prompt, a reply and its verdict. It is a JSON, JSONL,
-    CSV, TSV or Parquet file.
+    """Rows of a table, each with a user, a prompt, a reply and its verdict (``tasks.log_rows``).
 
-    A verdict is true or false, 1 or 0 (or -1), or a word such as yes, no, up or down. A row without
-    one (null), or with an empty reply, is left out. A column ``family``, if there is one, says what
-    a row is about: then kinds of users are found with fewer rows. ``only`` takes the rows of one
-    family.
+    Columns are found by their usual names. A verdict is true or false, 1 or 0 (or -1), or a word
+    such as yes, no, up or down. A row without one (null), or without something else that is needed,
+    is left out. A column ``family``, if there is one, says what a row is about: then kinds of users
+    are found with fewer rows. ``only`` takes the rows of one family.
     """
 
     name: TaskName  # of the task: letters, digits, dots, dashes
-    path: str  # a JSON, JSONL, CSV, TSV or Parquet file, from the current folder
-    columns: dict[str, str] = field(default_factory=dict)  # other names, such as {user: user}
+    path: str  # a JSON, JSONL, CSV, TSV, Excel or Parquet file, from the current folder
+    columns: dict[str, str] = field(default_factory=dict)  # other names, such as {reply: text}
     only: str | None = None  # the family whose rows are taken; None takes all
+    accepted_from: float | None = None  # verdicts are numbers: the least that is accepted
+    accepted_as: tuple[str, ...] = ()  # verdicts are words: those that mean accepted
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", with_present_fields(self.columns))
+        object.__setattr__(self, "accepted_as", tuple(self.accepted_as))
         if unknown := set(self.columns) - set(LOG_COLUMNS):
             raise ValueError(
                 f"columns: expected some of {', '.join(LOG_COLUMNS)}, got {sorted(unknown)[0]!r}"
@@ -137,15 +118,20 @@ class LogTasks:
         knobs = json.dumps(vars(self))  # text, since columns are a mapping, which has no hash
         return _task(knobs, *locate(self.path, str(self)))
 
-    def rows(self) -> tuple[LogRow, ...]:
-        """Return all rows with a verdict.
+    def table(self) -> LogTable:
+        """Return all rows with a verdict, and what was set aside.
 
         Raises:
             DataError: the file cannot be read, or a row breaks the schema; the message names it.
-            MissingExtraError: a Parquet file, and pyarrow is not installed.
+            MissingExtraError: the package that reads such a file is not installed.
         """
-        columns = tuple(self.columns.get(name, name) for name in LOG_COLUMNS)
-        return _read(*locate(self.path, str(self)), columns, str(self))
+        verdicts = Verdicts(self.accepted_from, self.accepted_as)
+        columns = tuple(self.columns.items())
+        return _read(*locate(self.path, str(self)), columns, verdicts, str(self))
+
+    def rows(self) -> tuple[LogRow, ...]:
+        """Return all rows with a verdict, as ``table``."""
+        return self.table().rows
 
 
 @lru_cache(maxsize=2 * MAX_FAMILIES)
@@ -172,37 +158,11 @@ def _task(knobs: str, path: Path, stamp: Stamp) -> LogTask:
 
 
 @lru_cache(maxsize=4)
-def _read(path: Path, stamp: Stamp, columns: tuple[str, ...], about: str) -> tuple[LogRow, ...]:
-    """Return the checked rows; ``stamp`` changes with the file."""
-    user, prompt, reply, accepted, family = columns
-    rows, words = list[LogRow](), set[str]()
-    for place, (at, row) in enumerate(rows_of_file(path, about), 1):
-        where = f"{about} {at}"
-        row = row if user in row else with_present_fields(row)
-        check_columns(row, columns[:4], where, "say what yours is called")
-        words.add(word := _word(row[accepted]).lower())
-        if word not in ("", *YES, *NO) or {"0", "-1"} <= words:
-            raise DataError(
-                f"{where}: expected verdicts of two kinds under {accepted!r}, such as true and "
-                f"false, 1 and 0, yes and no, got {row[accepted]!r:.40}: write null for none"
-            )
-        if not word:
-            continue
-        asker, topic = name_in(row, user, where), _word(row.get(family))
-        question = text_in(row, prompt, where)
-        answer = text_in(row, reply, where, may_be_empty=True).strip()
-        check_whole((asker, topic, question, answer), where)
-        if answer:
-            rows.append(LogRow(place, asker, topic, question, answer, word in YES))
-    if not rows:
-        raise DataError(f"{about}: no row with a reply and a verdict; expected one object per line")
-    return tuple(rows)
-
-
-def _word(cell: object) -> str:
-    """Return the word of a verdict or of a family; empty if there is none."""
-    value = as_written(cell)
-    return "" if value is None else str(value).strip()
+def _read(
+    path: Path, stamp: Stamp, columns: tuple[tuple[str, str], ...], verdicts: Verdicts, about: str
+) -> LogTable:
+    """Return the rows of a file; ``stamp`` changes with it."""
+    return read_log(path, about, dict(columns), verdicts)
 
 
 def is_held_out(prompt: str) -> bool:
@@ -215,8 +175,8 @@ class LoggedUsers(DataUsers):
     """Users whose replies were logged: every row that is not held out, in turn; after the last one,
     from the beginning again.
 
-    Each user's rows keep their order. Users are mixed evenly, whatever the order of the file:
-    a table is often sorted by user.
+    Each user's rows keep their order, that of time where all rows have one. Users are mixed evenly,
+    whatever the order of the file: a table is often sorted by user.
     """
 
     def questions(self, generation: int) -> tuple[Item, ...]:
@@ -228,7 +188,8 @@ class LoggedUsers(DataUsers):
         """The rows that are learned from, each with its reply."""
         logs = [task for task in self.tasks if isinstance(task, LogTask)]
         pairs = [(row, task) for task in logs for row in task.log if not is_held_out(row.prompt)]
-        pairs.sort(key=lambda pair: pair[0].place)
+        is_timed = all(row.time for row, _ in pairs)
+        pairs.sort(key=lambda pair: (pair[0].time if is_timed else 0.0, pair[0].place))
         counts = Counter(row.user for row, _ in pairs)
         read = Counter[str]()
         parts = list[float]()  # of the rows of its user that come before each row

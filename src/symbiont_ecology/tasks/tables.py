@@ -1,5 +1,10 @@
-"""Tables that somebody wrote, row by row: JSON and CSV by the standard library, Parquet by pyarrow.
-Nothing is unpickled.
+"""Tables that somebody wrote, row by row: JSON and CSV by the standard library, Parquet by pyarrow,
+sheets of Excel by openpyxl. Nothing is unpickled.
+
+JSON is a list of objects, such a list as the value of a key, one object on each line, or what
+pandas writes (columns or rows by their numbers). Cells of CSV are parted by commas, semicolons or
+tabs. Texts are UTF-8, or UTF-16 with its mark at the beginning. A float that may stand for several
+whole numbers is no name of a user.
 """
 
 from __future__ import annotations
@@ -8,6 +13,7 @@ import csv
 import math
 import os
 import re
+import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from io import StringIO
 from pathlib import Path
@@ -15,6 +21,7 @@ from typing import Any
 
 from symbiont_ecology.base.errors import DataError, MissingExtraError
 from symbiont_ecology.base.files import Stamp, stamp_of
+from symbiont_ecology.base.names import user_name
 from symbiont_ecology.base.registry import did_you_mean
 from symbiont_ecology.base.shipped import find_data
 from symbiont_ecology.base.transcripts import escaped
@@ -26,12 +33,12 @@ MAX_FILE_MB = 256
 MAX_ROWS = 1_000_000
 MAX_TEXT_CHARS = 1_000_000
 """Characters of a prompt or an answer: a longer one keeps a tokenizer busy for minutes."""
-MAX_NAME_CHARS = 200
-"""Characters in the name of somebody who asks."""
 MAX_EXACT = 2**53
 """Size from which on a float may stand for several whole numbers."""
-NAME_LETTERS = re.compile(r"[\u200c\u200d\u00a0\u3000]")
-"""Joiners and wide spaces, which names may have beside printable letters."""
+_ROUNDED = re.compile(r"\d([.,]\d+)?[eE]\+\d+|\d{16,}[.,]0+")
+"""Whole numbers as a spreadsheet or a float writes them, some digits being lost."""
+_WHOLE = re.compile(r"(\d+)\.0+")
+"""A whole number of a column that has gaps, as pandas writes it."""
 
 Row = tuple[str, Mapping[str, Any]]
 """Place of a row, such as ``line 7``, and its cells by column."""
@@ -51,19 +58,19 @@ def locate(path: str, about: str) -> tuple[Path, Stamp]:
 
 
 def rows_of_file(path: Path, about: str, ending: str = "") -> Iterator[Row]:
-    """Yield the rows of a JSON, JSONL, CSV, TSV or Parquet file.
+    """Yield the rows of a table; ``READERS`` names the kinds of files.
 
     Cells of CSV are texts, empty ones None. ``ending`` says how to read it, whatever its name.
 
     Raises:
         DataError: it is too large, or cannot be read; ``about`` begins the message.
-        MissingExtraError: pyarrow is not installed.
+        MissingExtraError: pyarrow or openpyxl is not installed.
     """
     if (reader := READERS.get(ending or path.suffix.lower())) is None:
         raise DataError(f"{about}: expected a file that ends in {', '.join(READERS)}")
     try:
         yield from _checked(reader(path))
-    except (OSError, ValueError, OverflowError, csv.Error) as error:
+    except (OSError, ValueError, OverflowError, csv.Error, zipfile.BadZipFile) as error:
         raise DataError(f"{about}: cannot be read: {error!s:.300}") from error
 
 
@@ -78,17 +85,52 @@ def _checked(rows: Places) -> Iterator[Row]:
 
 
 def _json_lines(path: Path) -> Places:
+    return _lines_of(read_regular(path, MAX_FILE_MB))
+
+
+def _lines_of(text: str) -> Places:
     # Not splitlines: JSON text may hold U+2028 and other ends of lines that are none in JSONL.
-    for number, text in enumerate(read_regular(path, MAX_FILE_MB).split("\n"), 1):
-        if text.strip():
-            yield f"line {number}", _parsed(text, f"line {number}: ")
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            yield f"line {number}", _parsed(line, f"line {number}: ")
 
 
-def _json_list(path: Path) -> Places:
-    rows = _parsed(read_regular(path, MAX_FILE_MB))
-    if not isinstance(rows, list):
-        raise ValueError(f"expected a list of objects, got {rows!r:.40}")
+def _json(path: Path) -> Places:
+    text = read_regular(path, MAX_FILE_MB)
+    try:
+        value = _parsed(text)
+    except ValueError:
+        if text.lstrip()[:1] != "{":
+            raise
+        return _lines_of(text)  # objects, one on each line, under the wrong ending
+    rows = value if isinstance(value, list) else _listed(value)
+    if rows is None:
+        raise ValueError(f"expected a list of objects, got {value!r:.40}")
     return _numbered(rows)
+
+
+def _listed(value: object) -> list[object] | None:
+    """Return the rows of a JSON object: one of its values, or its columns or rows by their numbers;
+    None if there are none in it."""
+    if not isinstance(value, dict):
+        return None
+    lists = [one for one in value.values() if isinstance(one, list) and one]
+    found = [one for one in lists if all(isinstance(row, dict) for row in one)]
+    if isinstance(names := value.get("columns"), list) and isinstance(value.get("data"), list):
+        return [dict(zip(names, row, strict=False)) for row in value["data"]]
+    if "data" in value and value["data"] in found:
+        return list(value["data"])
+    if len(found) == 1:
+        return found[0]
+    parts = list(value.values())
+    if not parts or not all(isinstance(part, dict) for part in parts):
+        return None
+    if all(key.isdecimal() for key in value):
+        return parts
+    places = dict.fromkeys(place for part in parts for place in part)
+    if not all(place.isdecimal() for place in places):
+        return None
+    return [{name: part.get(place) for name, part in value.items()} for place in places]
 
 
 def _parsed(text: str, where: str = "") -> object:
@@ -102,9 +144,12 @@ def _separated(path: Path) -> Places:
     csv.field_size_limit(MAX_TEXT_CHARS)
     text = read_regular(path, MAX_FILE_MB)
     head, tab = text.partition("\n")[0], "\t"
-    # Spreadsheets write semicolons where a comma is part of numbers.
-    separator = tab if path.suffix.lower() == ".tsv" else max(",;\t", key=head.count)
-    table = csv.DictReader(StringIO(text), delimiter=separator, strict=True)
+    if head.startswith("sep=") and len(head.rstrip("\r")) == 5:  # a line for Excel alone
+        text, separator = text.partition("\n")[2], head[4]
+    else:  # Spreadsheets write semicolons where a comma is part of numbers.
+        plain = re.sub(r'"[^"]*"', "", head)
+        separator = tab if path.suffix.lower() == ".tsv" else max(",;\t", key=plain.count)
+    table = csv.DictReader(StringIO(text, newline=""), delimiter=separator, strict=True)
     names = list(table.fieldnames or ())
     if len(set(names)) < len(names):
         raise ValueError(f"expected different columns, got {', '.join(names):.200}")
@@ -115,7 +160,35 @@ def _separated(path: Path) -> Places:
                 f"{where}: expected {len(names)} cells as in the first line: put texts with "
                 f"{separator!r} in quotes"
             )
-        yield where, {name: cell or None for name, cell in row.items()}
+        if any(row.values()):
+            yield where, {name: None if cell in _NOTHING else cell for name, cell in row.items()}
+
+
+_NOTHING = ("", "\\N")
+"""Cells without a value, as spreadsheets and Postgres write them."""
+
+
+def _sheet(path: Path) -> Places:
+    try:
+        from openpyxl import load_workbook
+    except ImportError as error:
+        raise MissingExtraError("a sheet of Excel", "openpyxl", "data") from error
+    with zipfile.ZipFile(path) as parts:
+        megabytes = sum(part.file_size for part in parts.infolist()) / 2**20
+    if megabytes > MAX_FILE_MB:
+        raise ValueError(f"unpacked {megabytes:.0f} MB, at most {MAX_FILE_MB}: take a part of it")
+    try:
+        book = load_workbook(path, read_only=True, data_only=True)
+        lines = list(book.worksheets[0].iter_rows(values_only=True)) if book.worksheets else []
+        book.close()
+    except Exception as error:  # damage shows in any way
+        raise ValueError(f"not a sheet of Excel that can be read ({error})") from error
+    names = [str(name) for name in (lines[0] if lines else ()) if name is not None]
+    if len(set(names)) < len(names) or not names:
+        raise ValueError(f"expected different columns, got {', '.join(names):.200}")
+    for number, cells in enumerate(lines[1:], 2):
+        if any(cell is not None for cell in cells):
+            yield f"line {number}", dict(zip(names, cells, strict=False))
 
 
 def _parquet(path: Path) -> Places:
@@ -148,9 +221,11 @@ def _numbered(rows: Iterable[object]) -> Places:
 READERS: Mapping[str, Callable[[Path], Places]] = {
     ".jsonl": _json_lines,
     ".ndjson": _json_lines,
-    ".json": _json_list,
+    ".json": _json,
     ".csv": _separated,
     ".tsv": _separated,
+    ".txt": _separated,
+    ".xlsx": _sheet,
     ".parquet": _parquet,
 }
 """By how the name of a file ends."""
@@ -198,18 +273,30 @@ def name_in(row: Mapping[str, Any], column: str, where: str) -> str:
     """Return who asks, as a row says it: a line of text or a whole number.
 
     Raises:
-        DataError: it says nothing, or nothing that can be a name. A number that a float holds may
-            have lost its last digits: then several users would be one.
+        DataError: it says nothing, or nothing that can be a name (``named``).
     """
-    name = as_written(row.get(column))
-    text = str(name).strip() if type(name) in (str, int) else ""
-    is_plain = NAME_LETTERS.sub("", text).isprintable()
-    if not text or len(text) > MAX_NAME_CHARS or not is_plain:
-        raise DataError(
-            f"{where}: expected who asks, a line of text or a whole number, under {column!r}, got "
-            f"{name!r:.40}: write it as text, since large numbers lose digits"
-        )
-    return text
+    try:
+        return named(row.get(column))
+    except ValueError as error:
+        raise DataError(f"{where}: expected who asks under {column!r}: {error}") from error
+
+
+def named(cell: object) -> str:
+    """Return the normal form of a user's name in a cell: a line of text or a whole number.
+
+    Raises:
+        ValueError: it cannot be a name. A number that a float holds may have lost its last digits:
+            then several users would be one.
+    """
+    name = as_written(cell)
+    text = name.strip() if isinstance(name, str) else ""
+    if type(name) is float or _ROUNDED.fullmatch(text):
+        raise ValueError(f"{name!s:.40} has lost digits, so users could be mixed: write it as text")
+    if type(name) is int:
+        return str(name)
+    if not isinstance(name, str):
+        raise ValueError(f"expected a line of text or a whole number, got {name!r:.40}")
+    return match[1] if (match := _WHOLE.fullmatch(text)) else user_name(text)
 
 
 def check_whole(texts: Iterable[str], where: str) -> None:

@@ -7,6 +7,7 @@ _HERE = "symbiont_ecology.extensions.data"
 EXTENSION = Extension(
     parts={
         "task source": (f"{_HERE}.harness", f"{_HERE}.reasoning"),
+        "log form": (f"{_HERE}.exports",),
         "reward rule": (f"{_HERE}.rewards",),
     },
     commands={

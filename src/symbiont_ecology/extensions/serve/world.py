@@ -18,6 +18,7 @@ from symbiont_ecology.base.types import (
     Item,
     LoggedReply,
     OrganelleId,
+    as_line,
     in_turns,
     judged_elsewhere,
     last_turn,
@@ -182,8 +183,7 @@ def prompt_of(said: Sequence[str], family: str, tasks: TaskMixture, *, is_chat: 
     alone = tasks.as_asked(replace(item, family="")).prompt
     if not before:
         return alone
-    lines = [turn if turn.endswith("\n") else f"{turn}\n" for turn in before]
-    return in_turns(*lines, last_turn(alone))
+    return in_turns(*map(as_line, before), last_turn(alone))
 
 
 def generator_of(seed: int | None, choice: int) -> np.random.Generator:

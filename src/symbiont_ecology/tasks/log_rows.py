@@ -1,0 +1,485 @@
+"""Rows of a log: who asked what, what was replied and what came of it, in any table that has them.
+
+A row has a user, a prompt, a reply and a verdict. It may have a family, a correction (the reply
+that the user wanted), a score, a comment and a time; these are kept, whether or not anything learns
+from them yet. The contract:
+
+- *Columns* are found by their usual names (``ROLES``), whatever their case, blanks and marks, or
+  named; ``user.id`` is a cell within a cell. What was taken is told.
+- *Prompts* and replies are texts or conversations (``base.conversation``), also as JSON in a cell.
+  A conversation that ends with the assistant has its reply in it. ``chosen`` and ``rejected`` are
+  two rows.
+- *Verdicts* are the words of ``YES`` and ``NO``, numbers of two kinds (1 and 0, 1 and -1), numbers
+  from ``accepted_from`` on, or the words of ``accepted_as``.
+- *Users* have one normal form (``base.names``); a float that has lost digits is refused.
+- A row that lacks something is set aside and counted. What nobody can read, such as another word
+  for a verdict, is an error that names the row.
+
+Exports of other products whose rows have another shape are brought into this one by a ``LogForm``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from symbiont_ecology.base.conversation import content_of, is_conversation, is_message, turns_of
+from symbiont_ecology.base.errors import DataError
+from symbiont_ecology.base.registry import Registry
+from symbiont_ecology.base.types import in_turns, is_text
+from symbiont_ecology.base.untrusted import parse_json
+from symbiont_ecology.tasks.data import ASKER_END
+from symbiont_ecology.tasks.tables import (
+    MAX_TEXT_CHARS,
+    Row,
+    as_written,
+    check_columns,
+    named,
+    rows_of_file,
+)
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+ROLES: Mapping[str, str] = {
+    "user": """user userid username useruuid uid habitat habitats customer customerid account
+        accountid member memberid author authorid person email useremail tagsuserid metadatauserid
+        enduser enduserid""",
+    "prompt": """prompt question query input instruction request userinput usermessage userprompt
+        messages conversation conversations message inputtext""",
+    "reply": """reply response completion answer output generation botresponse assistantmessage
+        modelresponse modeloutput outputtext""",
+    "accepted": """accepted isaccepted accept label thumb thumbs verdict vote liked like feedback
+        userfeedback rating userrating score stars value""",
+    "family": "family",
+    "correction": """correction corrected correctedreply correctedresponse demonstration edited
+        editedreply idealresponse idealanswer expectedoutput""",
+    "score": "score stars rating userrating value",
+    "comment": "comment comments feedbackcomment reason note",
+    "time": """time ts timestamp createdat created date datetime starttime createtime inserttime
+        insertedat loggedat updatedat""",
+}
+"""Usual names of each column, in small letters without anything between; the first that is there is
+taken."""
+LOG_COLUMNS = tuple(ROLES)
+NEEDED = ("user", "prompt", "reply", "accepted")
+YES = _words(
+    """true t yes y on accepted accept approved up thumbsup upvote upvoted like liked good great
+    positive helpful correct right pass chosen 1 👍 ✅ ✔ ❤ 🙂 😀"""
+)
+NO = _words(
+    """false f no n off refused refuse rejected reject down thumbsdown downvote downvoted dislike
+    disliked bad poor negative unhelpful nothelpful incorrect wrong fail 0 -1 👎 ❌ ✖ ✘ 🙁 ☹"""
+)
+NEITHER = frozenset(("", "none", "null", "nan", "na", "n/a", "neutral", "unrated"))
+"""Words for a verdict, and for none, in small letters without blanks and marks between."""
+_DRESS = re.compile("[\\s_:\ufe0e\ufe0f\U0001f3fb-\U0001f3ff]|(?<=\\w)-")
+"""What does not count in a word for a verdict: blanks, colons, skin tones."""
+_DEPTH = 3
+"""Cells within cells."""
+_SEPARATORS = re.compile(r"[\W_]")
+_NUMBER = re.compile(r"-?\d+(\.\d+)?")
+_PYTHON = re.compile(r"\[?\{'\w+': ")
+"""How Python shows a message."""
+
+
+_Value = TypeVar("_Value")
+
+
+class LogForm(Protocol):
+    """Rows of another product in the columns of a log; an extension registers it."""
+
+    def plain(self, row: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """Return the row with plain columns, None if it is of another form."""
+
+
+log_forms: Registry[LogForm] = Registry("log form", __name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LogRow:
+    """A reply that a user accepted or refused; ``place`` is its row in the file, from 1, ``time``
+    is in seconds since 1970, 0 where the table does not say it."""
+
+    place: int
+    user: str
+    family: str
+    prompt: str
+    reply: str
+    is_accepted: bool
+    correction: str = ""
+    score: float | None = None
+    comment: str = ""
+    time: float = 0.0
+
+    @property
+    def question(self) -> str:
+        """The user who asked, and the prompt."""
+        return f"{self.user}{ASKER_END}{self.prompt}"
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """What counts as accepted: numbers from ``accepted_from`` on, or some words, or the usual
+    ones."""
+
+    accepted_from: float | None = None
+    accepted_as: tuple[str, ...] = ()
+
+    def read(self, cell: object) -> bool | None:
+        """Return the verdict in a cell, None where there is none.
+
+        Raises:
+            ValueError: it is none of those that are known.
+        """
+        word = word_of(cell)
+        if word in NEITHER:
+            return None
+        if self.accepted_as:
+            return word in map(word_of, self.accepted_as)
+        if self.accepted_from is not None:
+            return _number(word) >= self.accepted_from
+        if word not in YES and word not in NO:
+            raise ValueError(
+                f"expected verdicts of two kinds, such as true and false or 1 and 0, got "
+                f"{cell!r:.40}: name the accepted ones, --accepted-as up,ja, or the least, "
+                "--accepted-from 4"
+            )
+        return word in YES
+
+
+def word_of(cell: object) -> str:
+    """Return the word of a verdict, in the form in which words are compared."""
+    if isinstance(cell, list) and len({str(one) for one in cell}) == 1:
+        cell = cell[0]  # as Langfuse lists the scores of one name
+    value = as_written(cell)
+    word = "" if value is None else _DRESS.sub("", str(value).casefold())
+    if word[:1] == "[" and word[-1:] == "]" and "," not in word:
+        word = word[1:-1].strip("\"'")
+    try:
+        return word if not word or word in YES | NO else f"{float(word):g}"
+    except ValueError:
+        return word
+
+
+def _number(word: str) -> float:
+    try:
+        return float(word)
+    except ValueError:
+        raise ValueError("expected a number, since accepted_from is one") from None
+
+
+@dataclass(frozen=True)
+class LogTable:
+    """What was read of a table.
+
+    ``columns`` are those that were taken, by their role. ``aside`` are the places of rows that were
+    set aside, by the reason; ``told`` is what a user should know of the others, in sentences.
+    """
+
+    rows: tuple[LogRow, ...]
+    columns: Mapping[str, str]
+    aside: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    told: Sequence[str] = ()
+
+
+def read_log(path: Path, about: str, columns: Mapping[str, str], verdicts: Verdicts) -> LogTable:
+    """Return the rows of a log.
+
+    Args:
+        path: the file.
+        about: words for messages.
+        columns: names by role, of those that are not found by their usual names.
+        verdicts: what counts as accepted.
+
+    Raises:
+        DataError: the file cannot be read, a column is missing, or a row cannot be understood; the
+            message names it.
+        MissingExtraError: a Parquet file or a sheet, and its package is not installed.
+    """
+    forms = [log_forms.build(name) for name in log_forms.names()]
+    table = list[Row]()
+    for where, row in rows_of_file(path, about):
+        plain = next((one for form in forms if (one := form.plain(row)) is not None), row)
+        table += [(where, part) for part in _unpaired(plain)]
+    taken = _columns(table, columns, verdicts, about)
+    rows, aside = list[LogRow](), defaultdict[str, list[int]](list)
+    words = set[str]()
+    for place, (where, row) in enumerate(table, 1):
+        try:
+            words.add(word_of(cell_of(row, taken["accepted"])))
+            if {"0", "-1"} <= words and verdicts == Verdicts():
+                raise ValueError(
+                    "expected verdicts of two kinds, got 0 and -1, which may mean two things: "
+                    "write null for none, or set --accepted-from 1"
+                )
+            read = _row(place, row, taken, verdicts)
+        except ValueError as error:
+            raise DataError(f"{about} {where}: {error}") from error
+        if isinstance(read, str):
+            aside[read].append(place)
+        else:
+            rows.append(read)
+    if not rows:
+        reasons = ", ".join(f"{len(places)} {reason}" for reason, places in aside.items())
+        raise DataError(
+            f"{about}: no row with user, prompt, reply and verdict: {reasons or 'empty'}"
+        )
+    return LogTable(tuple(rows), taken, dict(aside), _told(rows))
+
+
+def _row(
+    place: int, row: Mapping[str, Any], columns: Mapping[str, str], verdicts: Verdicts
+) -> LogRow | str:
+    """Return a row, or why it is set aside.
+
+    Raises:
+        ValueError: it cannot be understood.
+    """
+    cells = {role: cell_of(row, column) for role, column in columns.items()}
+
+    def read(role: str, reader: Callable[[object], _Value]) -> _Value:
+        try:
+            return reader(cells.get(role))
+        except ValueError as error:
+            raise ValueError(f"{role}, column {columns.get(role)!r}: {error}") from error
+
+    is_accepted = read("accepted", verdicts.read)
+    if is_accepted is None:
+        return "without a verdict"
+    if as_written(cells["user"]) in (None, ""):
+        return "without a user"
+    turns, said = read("prompt", turns_in)
+    reply = (read("reply", reply_in) if "reply" in columns else said).strip()
+    if not turns[-1].strip():
+        return "without a prompt"
+    if not reply:
+        return "without a reply"
+    correction = read("correction", reply_in).strip()
+    family, comment = _label(cells.get("family")), _label(cells.get("comment"))
+    if max(map(len, (*turns, reply, correction, family, comment))) > MAX_TEXT_CHARS:
+        return f"with more than {MAX_TEXT_CHARS} characters"
+    return LogRow(
+        place,
+        read("user", named),
+        family,
+        in_turns(*turns),
+        reply,
+        is_accepted,
+        correction,
+        _score_of(cells.get("score", cells["accepted"])),
+        comment,
+        seconds_of(cells.get("time")),
+    )
+
+
+def _score_of(cell: object) -> float | None:
+    word = word_of(cell)
+    return float(word) if _NUMBER.fullmatch(word) else None
+
+
+def turns_in(cell: object) -> tuple[list[str], str]:
+    """Return the turns of a prompt in a cell, and the reply if a conversation ends with one.
+
+    Raises:
+        ValueError: it holds something else than text.
+    """
+    value = _opened(cell)
+    if isinstance(value, Mapping) and isinstance(value.get("messages"), list):
+        system = [{"role": "system", "content": value["system"]}] if value.get("system") else []
+        value = [*system, *value["messages"]]
+    if not is_conversation(value):
+        return [reply_in(value)], ""
+    if ends_with_reply(value):
+        return turns_of(value[:-1], "messages"), reply_in(value)
+    return turns_of(value), ""
+
+
+def ends_with_reply(value: object) -> bool:
+    """Return true for a conversation in which the assistant has the last word."""
+    if not is_conversation(value) or len(value) < 2:
+        return False
+    return value[-1].get("role", value[-1].get("from")) in ("assistant", "gpt", "model", "ai")
+
+
+def reply_in(cell: object) -> str:
+    """Return the text of a cell: of messages, what the last one says.
+
+    Raises:
+        ValueError: it holds something else than text.
+    """
+    value = _opened(cell)
+    while not isinstance(value, str):
+        if is_conversation(value):
+            value = value[-1]
+        elif is_message(value):
+            value = value.get("content", value.get("value"))
+        elif isinstance(value, Mapping):
+            texts = [one for one in value.values() if isinstance(one, str | list | Mapping) and one]
+            if len(texts) != 1:
+                raise ValueError(f"expected one text, got an object with {', '.join(value):.60}")
+            value = texts[0]
+        elif isinstance(value, bool) or not isinstance(value, int | float):
+            return content_of(value, "a text")
+        else:
+            value = str(as_written(value) if value == value else "")
+    return content_of(value, "a text")
+
+
+def _opened(cell: object) -> object:
+    """Return what a text says that is JSON of messages; any other cell as it is.
+
+    Raises:
+        ValueError: Python wrote the messages, in a form that nothing else reads.
+    """
+    if not isinstance(cell, str) or cell.lstrip()[:1] not in ("[", "{"):
+        return cell
+    try:
+        value = parse_json(cell)
+    except ValueError:
+        if _PYTHON.match(cell.lstrip()):
+            raise ValueError(
+                f"messages as Python shows them, {cell:.30}: write the table as JSON or Parquet"
+            ) from None
+        return cell
+    inner = value.get("messages") if isinstance(value, dict) else value
+    are_parts = isinstance(inner, list) and all(
+        isinstance(part, dict) and part.get("type") == "text" for part in inner
+    )
+    return value if is_message(value) or is_conversation(inner) or (inner and are_parts) else cell
+
+
+def _label(cell: object) -> str:
+    value = as_written(cell)
+    return "" if value is None or not is_text(str(value)) else str(value).strip()
+
+
+def seconds_of(cell: object) -> float:
+    """Return a moment in seconds since 1970, 0 where there is none: of a date, of ISO text, or of a
+    number of seconds, thousandths or smaller parts."""
+    value = as_written(cell)
+    if isinstance(value, str):
+        text = value.strip().removesuffix(" UTC")
+        try:
+            value = float(text) if _NUMBER.fullmatch(text) else datetime.fromisoformat(text)
+        except ValueError:
+            return 0.0
+    if isinstance(value, datetime):
+        return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e19:
+        return 0.0
+    while value > 1e11:  # year 5138 in seconds, 1973 in thousandths
+        value /= 1000
+    return float(value)
+
+
+def cell_of(row: Mapping[str, Any], column: str) -> object:
+    """Return the cell of a column, or None; ``user.id`` is a cell within a cell."""
+    if column in row:
+        return row[column]
+    head, dot, rest = column.partition(".")
+    inner = row.get(head)
+    if isinstance(inner, str) and inner[:1] == "{":
+        try:
+            inner = parse_json(inner)
+        except ValueError:
+            return None
+    return cell_of(inner, rest) if dot and isinstance(inner, Mapping) else None
+
+
+def _names(row: Mapping[str, Any], before: str = "", depth: int = _DEPTH) -> Iterable[str]:
+    """Yield the columns of a row that have something in them, those within cells too."""
+    for name, cell in row.items():
+        if as_written(cell) not in (None, ""):
+            yield f"{before}{name}"
+            if isinstance(cell, Mapping) and depth > 1:
+                yield from _names(cell, f"{before}{name}.", depth - 1)
+
+
+def _columns(
+    table: Sequence[Row], wanted: Mapping[str, str], verdicts: Verdicts, about: str
+) -> dict[str, str]:
+    """Return the column of each role that there is.
+
+    Raises:
+        DataError: one that is needed is missing, or one that was named.
+    """
+    filled = dict.fromkeys(name for _, row in table for name in _names(row))
+    known = {**filled, **dict.fromkeys(name for _, row in table for name in row)}
+    for role, name in wanted.items():
+        if all(cell_of(row, name) is None for _, row in table):
+            check_columns(known, [name], about, f"name yours, --{role} COLUMN")
+    usual = defaultdict[str, list[str]](list)
+    for name in known:
+        usual[_SEPARATORS.sub("", name).casefold()].append(name)
+    taken = dict(wanted)
+    for role, aliases in ROLES.items():
+        names = [name for alias in aliases.split() for name in usual[alias]]
+        if role == "accepted":  # a column of words may have a name that is usual for verdicts
+            names.sort(key=lambda name: not _reads(table, name, verdicts))
+        if free := [name for name in names if name not in taken.values()]:
+            taken.setdefault(role, free[0])
+    for role in NEEDED:
+        is_within = role == "reply" and _has_replies(table, taken.get("prompt", ""))
+        if role not in taken and not is_within:
+            check_columns(known, [role], about, f"name yours, --{role} COLUMN")
+    return taken
+
+
+def _has_replies(table: Sequence[Row], prompt: str) -> bool:
+    """Return true if conversations in a column end with replies."""
+    try:
+        return any(ends_with_reply(_opened(cell_of(row, prompt))) for _, row in table)
+    except ValueError:
+        return False
+
+
+def _reads(table: Sequence[Row], column: str, verdicts: Verdicts) -> bool:
+    """Return true if all cells of a column are verdicts."""
+    try:
+        return {verdicts.read(cell_of(row, column)) for _, row in table} != {None}
+    except ValueError:
+        return False
+
+
+def _unpaired(row: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
+    """Yield the row, or the accepted and the refused one of a pair."""
+    pair = {"chosen": True, "rejected": False}
+    if not pair.keys() <= row.keys() or "accepted" in row:
+        yield row
+        return
+    rest = {name: cell for name, cell in row.items() if name not in pair}
+    for name, is_accepted in pair.items():
+        cell = row[name]
+        whole = {} if "prompt" in row else {"prompt": cell}
+        yield {
+            **rest,
+            **whole,
+            **({"reply": cell} if "prompt" in row else {}),
+            "accepted": is_accepted,
+        }
+
+
+def _told(rows: Sequence[LogRow]) -> list[str]:
+    """Return what a user should know of the rows, in sentences."""
+    told = []
+    if len(kinds := {row.is_accepted for row in rows}) == 1:
+        told.append(f"all replies were {'accepted' if kinds == {True} else 'refused'}")
+    verdicts = defaultdict[tuple[str, str, str], set[bool]](set)
+    for row in rows:
+        verdicts[row.user, row.prompt, row.reply].add(row.is_accepted)
+    both = [key for key, found in verdicts.items() if len(found) == 2]
+    if both:
+        user, _, reply = both[0]
+        told.append(
+            f"{len(both)} replies were accepted and refused by the same user, such as "
+            f"{reply!r:.40} by {user!r:.40}"
+        )
+    return told
