@@ -80,15 +80,51 @@ def test_families_may_be_any_words(symbiont: Symbiont, log: Path, tmp_path: Path
     assert symbiont("resume", out, "run.generations=3", "--quiet").code == 0
 
 
-def test_a_row_that_the_model_cannot_read_is_named_before_anything_is_learned(
-    symbiont: Symbiont, log: Path, tmp_path: Path
+@pytest.mark.parametrize("too_long", ["aside", "cut"])
+def test_rows_that_are_too_long_are_named_at_once_and_set_aside_or_cut(
+    too_long: str, symbiont: Symbiont, log: Path, tmp_path: Path
 ) -> None:
-    rows = log.read_text().splitlines()
-    rows[40] = json.dumps({**json.loads(rows[40]), "prompt": 600 * "a"})
-    log.write_text("\n".join(rows) + "\n")
-    said = symbiont("learn-from", log, "--out", tmp_path / "run", "--quiet")
-    assert said.code == 2
-    assert "row 41: expected at most 512 tokens" in said.error
+    rows = [json.loads(line) for line in log.read_text().splitlines()[:48]]
+    for place in (10, 40):
+        rows[place]["prompt"] = 600 * "a" + "b"
+    rows[20]["user"] = None
+    log.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    words = ("learn-from", log, "run.generations=1", "--too-long", too_long)
+    said = symbiont(*words, "--dry-run").out
+    assert "2 rows too long for the model, " in said
+    assert ": 11, 41" in said
+    assert "1 row set aside, without a user: 21" in said
+    assert symbiont(*words, "--out", tmp_path / "run", "--quiet").code == 0
+    kept = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
+    assert len(kept) == (45 if too_long == "aside" else 47)
+    cut = [row["prompt"][0]["content"] for row in kept if "aaaa" in str(row["prompt"])]
+    assert all(prompt.endswith("ab") and len(prompt) < 512 for prompt in cut)
+    assert len(cut) == (0 if too_long == "aside" else 2)
+
+
+def test_a_table_of_a_company_goes_in_without_a_flag(symbiont: Symbiont, tmp_path: Path) -> None:
+    """Semicolons, other names, numbers for users, words for verdicts, and seconds."""
+    head = "User ID;Question;Answer;Thumb;ts\n"
+    rows = [
+        f"{1000 + n % 3};math.add: {n}+1;{n + 1};{'👍' if n % 4 else '👎'};{1763800000 - n}"
+        for n in range(40)
+    ]
+    path = tmp_path / "thumbs.csv"
+    path.write_text(head + "\n".join(rows) + "\n", encoding="utf-16")
+    said = symbiont("learn-from", path, "--dry-run")
+    assert said.code == 0, said.err
+    assert "40 rows with reply and verdict, 75% accepted; users: 3" in said.out
+    assert (
+        "user = User ID, prompt = Question, reply = Answer, accepted = Thumb, time = ts" in said.out
+    )
+    stars = tmp_path / "stars.csv"
+    stars.write_text(
+        "user,prompt,reply,stars\n" + "".join(f"u{n},p{n},r,{n % 5 + 1}\n" for n in range(30))
+    )
+    refused = symbiont("learn-from", stars, "--dry-run")
+    assert (refused.code, "--accepted-from 4" in refused.error) == (2, True)
+    said = symbiont("learn-from", stars, "--accepted-from", "4", "--dry-run")
+    assert "40% accepted" in said.out
 
 
 def test_who_asks_must_be_said_where_a_log_was_learned(

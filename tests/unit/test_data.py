@@ -111,7 +111,10 @@ def test_files_that_cannot_be_read_say_why(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "folder.jsonl").mkdir()
     for name, said in (
         ("missing.jsonl", "no such file"),
-        ("text.doc", "ends in .jsonl, .ndjson, .json, .csv, .tsv, .txt, .xlsx, .parquet"),
+        (
+            "text.doc",
+            "ends in .jsonl, .ndjson, .json, .csv, .tsv, .txt, .xlsx, .xls, .ods, .parquet",
+        ),
         ("empty.csv", "no lines"),
         ("nothing.csv", "no lines"),
         ("short.csv", "line 2: expected 2 cells as in the first line: put texts with"),

@@ -97,8 +97,8 @@ def test_nothing_is_what_spreadsheets_and_postgres_write_for_it(tmp_path: Path) 
         ("t.json", b"[1, 2]", "row 1: expected an object"),
         ("t.json", b"[", "not JSON"),
         ("t.jsonl", b'{"a": 1}\n{"a"', "line 2: not JSON"),
-        ("t.xlsx", b"PK", "cannot be read"),
-        ("t.xls", b"", "expected a file that ends in"),
+        ("t.xlsx", b"PK", "not a sheet that can be read"),
+        ("t.doc", b"", "expected a file that ends in"),
     ],
 )
 def test_a_file_that_is_no_table_is_one_line(

@@ -5,10 +5,16 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
 from symbiont_ecology.base.errors import ConfigError, DataError
+from symbiont_ecology.base.files import write_whole
+from symbiont_ecology.base.flops import HostShape
+from symbiont_ecology.base.types import last_turn
 from symbiont_ecology.cli import console, options
 from symbiont_ecology.cli.options import argument, option
 from symbiont_ecology.cli.run import folder_for, is_free_for, live, tell_run_plan
@@ -16,11 +22,15 @@ from symbiont_ecology.cli.run import folder_for, is_free_for, live, tell_run_pla
 if TYPE_CHECKING:
     from symbiont_ecology import Run
     from symbiont_ecology.run.config import RunConfig
-    from symbiont_ecology.tasks.logs import LogRow, LogTasks
+    from symbiont_ecology.tasks.log_rows import LogRow, LogTable
 
 LOG_PRESET, LEARNED_FILE, EXPORT = "habitats/log", "report.json", "adapters"
+LOG_FILE = "log.jsonl"
+"""The rows that are learned, in the folder of the run: a log in its plain form."""
 MAX_ASKED, ALL_OF_A_USER = 500, 1 << 20
 """Held-out rows that the report asks about, and more than any user has."""
+MAX_SHOWN = 20
+"""Numbers of rows in a line."""
 
 
 def learn_from(
@@ -28,11 +38,16 @@ def learn_from(
     overrides: options.Overrides = None,
     host: Annotated[str, option("Folder or name of the model.")] = "embedded",
     passes: Annotated[float, option("How often every row is read.")] = 1.0,
-    user: Annotated[str, option("Column that says who asked.", *options.USER)] = "user",
-    prompt: Annotated[str, option("Column of the prompts.")] = "prompt",
-    reply: Annotated[str, option("Column of the replies.")] = "reply",
-    accepted: Annotated[str, option("Column of the verdicts.")] = "accepted",
-    family: Annotated[str, option("Column of what a row is about; may be missing.")] = "family",
+    user: Annotated[str | None, option("Column that says who asked.", *options.USER)] = None,
+    prompt: Annotated[str | None, option("Column of the prompts.")] = None,
+    reply: Annotated[str | None, option("Column of the replies.")] = None,
+    accepted: Annotated[str | None, option("Column of the verdicts.")] = None,
+    accepted_from: Annotated[float | None, option("Least number that means accepted.")] = None,
+    accepted_as: Annotated[str, option("Words that mean accepted, such as up,ja.")] = "",
+    family: Annotated[str | None, option("Column of what a row is about.")] = None,
+    time: Annotated[str | None, option("Column of the moment.")] = None,
+    correction: Annotated[str | None, option("Column of replies that were wanted.")] = None,
+    too_long: Annotated[str, option("What to do with too long rows: aside or cut.")] = "aside",
     out: options.OutOption = None,
     dry_run: options.DryRunOption = False,
     quiet: options.Quiet = False,
@@ -40,66 +55,160 @@ def learn_from(
     """Learn adapters from a log of accepted and refused replies. The model is not asked again.
 
     Finds out who wants the same, writes an adapter for each such group, and says how well it does
-    on a tenth of the log that it never saw. Ctrl-C is safe: typed again, it goes on.
+    on a tenth of the log that it never saw. Columns are found by their usual names; the others are
+    named. Ctrl-C is safe: typed again, it goes on.
     """
     console.tell_loading(quiet or dry_run)
     from symbiont_ecology import Run
-    from symbiont_ecology.tasks.logs import LOG_COLUMNS, LogTasks
+    from symbiont_ecology.run.build import check
+    from symbiont_ecology.tasks.log_rows import as_lines
+    from symbiont_ecology.tasks.logs import LogTasks
 
-    all_columns = dict(zip(LOG_COLUMNS, (user, prompt, reply, accepted, family), strict=True))
-    columns = {name: column for name, column in all_columns.items() if column != name}
-    source = LogTasks("log", str(log), columns)
-    rows = source.rows()
-    families, users = _families(rows), sorted({row.user for row in rows})
-    config = _config(source, families, host, passes, overrides or ())
-    folder = folder_for("learned", out, lambda place: is_free_for(place, config))
-    if not quiet or dry_run:
-        share = sum(row.is_accepted for row in rows) / len(rows)
-        about = f"users: {len(users)}; families that can be told apart: {len(families) or 1}"
-        print(f"{log}: {len(rows)} rows with reply and verdict, {share:.0%} accepted; {about}")
-    if dry_run:
-        tell_run_plan(config, folder)
-        return
-    run = Run(folder, config)
-    if not run.is_started:
-        _check_lengths(run, rows, log)
+    if too_long not in ("aside", "cut"):
+        raise ConfigError(f"--too-long: expected aside or cut, got {too_long!r:.40}")
+    named = {
+        "user": user,
+        "prompt": prompt,
+        "reply": reply,
+        "accepted": accepted,
+        "family": family,
+        "time": time,
+        "correction": correction,
+    }
+    columns = {role: column for role, column in named.items() if column}
+    words = tuple(filter(None, accepted_as.split(",")))
+    table = LogTasks("log", str(log), columns, None, accepted_from, words).table()
+    config_of = partial(_config, about=f"learn-from {log}", host=host, passes=passes)
+    with TemporaryDirectory() as scratch:
+        draft = Path(scratch) / LOG_FILE
+        draft.write_text(as_lines(table.rows), encoding="utf-8")
+        plan = config_of(table.rows, draft, overrides or ())
+        check(plan)
+        rows, long_rows = _fitting(
+            table.rows, plan, is_cut=too_long == "cut", may_fetch=not dry_run
+        )
+        if not quiet or dry_run:
+            _tell_table(log, table, rows, long_rows, too_long)
+        lines = as_lines(rows)
+        if dry_run:
+            draft.write_text(lines, encoding="utf-8")
+            place = folder_for("learned", out, lambda place: not place.exists())
+            tell_run_plan(config_of(rows, draft, overrides or ()), place)
+            return
+
+    def can_go_on(place: Path) -> bool:
+        kept = place / LOG_FILE
+        is_same = not kept.exists() or kept.read_text(encoding="utf-8") == lines
+        return is_same and is_free_for(place, config_of(rows, kept, overrides or ()))
+
+    folder = folder_for("learned", out, can_go_on)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_whole(folder / LOG_FILE, lines)
+    run = Run(folder, config_of(rows, folder / LOG_FILE, overrides or ()))
     live(run, quiet, console.typed_again(folder, out))
-    _report(run, len(rows), users)
+    _report(run, len(rows), sorted({row.user for row in rows}))
 
 
 def _config(
-    source: LogTasks, families: Sequence[str], host: str, passes: float, overrides: Sequence[str]
+    rows: Sequence[LogRow],
+    path: Path,
+    overrides: Sequence[str],
+    *,
+    about: str,
+    host: str,
+    passes: float,
 ) -> RunConfig:
-    """Return the config of the run that learns all rows so many times.
+    """Return the config of the run that learns all rows, which are in a file, so many times.
 
     Raises:
         ConfigError: it does not fit together.
-        DataError: no reply was accepted.
     """
-    from symbiont_ecology.run.build import check, mixture
     from symbiont_ecology.run.config import compose
-    from symbiont_ecology.tasks.logs import LoggedUsers
+    from symbiont_ecology.tasks.logs import is_held_out
 
     if not 0 < passes < math.inf:
         raise ConfigError(f"--passes: expected a number above 0, got {passes:g}")
-    if "${" in "".join((source.path, *source.columns.values(), host)):
-        raise ConfigError("learn-from: '${' in a path or column cannot be written in a config")
-    knobs = {"kind": "log", "name": source.name, "path": source.path, "columns": source.columns}
+    if "${" in f"{path}{host}":
+        raise ConfigError("learn-from: '${' in a path cannot be written in a config")
+    source = {"kind": "log", "name": "log", "path": str(path)}
     sources = [
-        {**knobs, "name": _slug(family, number), "only": family}
-        for number, family in enumerate(families, 1)
-    ] or [knobs]
-    about = f"learn-from {source.path}"
+        {**source, "name": _slug(family, number), "only": family}
+        for number, family in enumerate(_families(rows), 1)
+    ] or [source]
     values: dict[str, object] = {"host": {"model": host}, "tasks": {"families": sources}}
     config = compose((LOG_PRESET, values), overrides, about)
-    check(config)
-    if not any(change.startswith("run.generations=") for change in overrides):
-        users = mixture(config).users
-        assert isinstance(users, LoggedUsers)
-        generations = math.ceil(passes * len(users.rows) / users.config.questions)
-        values["run"] = {"generations": generations}
-        config = compose((LOG_PRESET, values), overrides, about)
-    return config
+    if any(change.startswith("run.generations=") for change in overrides) or not config.tasks.users:
+        return config
+    learned = sum(not is_held_out(row.prompt) for row in rows)
+    values["run"] = {"generations": math.ceil(passes * learned / config.tasks.users.questions)}
+    return compose((LOG_PRESET, values), overrides, about)
+
+
+def _tell_table(
+    log: Path, table: LogTable, rows: Sequence[LogRow], long_rows: Sequence[int], too_long: str
+) -> None:
+    """Print what was read of a table, what was set aside, and what is odd."""
+    share = sum(row.is_accepted for row in rows) / len(rows)
+    users, families = len({row.user for row in rows}), len(_families(rows)) or 1
+    about = f"users: {users}; families that can be told apart: {families}"
+    print(f"{log}: {len(rows)} rows with reply and verdict, {share:.0%} accepted; {about}")
+    print(f"columns: {', '.join(f'{role} = {name}' for role, name in table.columns.items())}")
+    done = "cut at their beginning" if too_long == "cut" else "set aside"
+    reasons = [(f"set aside, {why}", places) for why, places in table.aside.items()]
+    for what, places in [*reasons, (f"too long for the model, {done}", long_rows)]:
+        if places:
+            numbers = ", ".join(map(str, places[:MAX_SHOWN]))
+            more = f", … ({len(places) - MAX_SHOWN} more)" if len(places) > MAX_SHOWN else ""
+            print(f"{len(places)} {'row' if len(places) == 1 else 'rows'} {what}: {numbers}{more}")
+    for line in table.told:
+        print(f"note: {line}")
+
+
+def _fitting(
+    rows: Sequence[LogRow], config: RunConfig, *, is_cut: bool, may_fetch: bool
+) -> tuple[Sequence[LogRow], list[int]]:
+    """Return the rows that the host can read, and the places of those that are too long for it:
+    left out, or ``is_cut`` at the beginning of their prompts. Nothing is known of a host that is not
+    here, unless it ``may_fetch`` it.
+
+    Raises:
+        DataError: no row fits.
+        HostError: the host is not here, or its tokenizer cannot be read.
+    """
+    from symbiont_ecology.model.codec import TextCodec
+    from symbiont_ecology.model.loading import read_model_config
+    from symbiont_ecology.model.locating import find_folder, local_folder
+    from symbiont_ecology.tasks.logs import LogTask
+    from symbiont_ecology.tasks.synthetic.styles import prompt_styles
+
+    folder = find_folder(config.host.model) if may_fetch else local_folder(config.host.model)
+    if folder is None:
+        return rows, []
+    style = prompt_styles.build(config.tasks.style)
+    facts = read_model_config(folder)
+    codec = TextCodec(folder, facts, is_chat=style.is_chat)
+    shape = HostShape.from_config(
+        facts.get("text_config", facts), linear_parameters=0, parameters=0
+    )
+    most = shape.max_positions
+
+    def too_long(some: Sequence[LogRow]) -> list[bool]:
+        task = LogTask.of("log", "log", some).in_style(style)
+        prompts = codec.encode([task.prompt(row.question) for row in some])
+        replies = codec.encode_answers([row.reply for row in some])
+        return [len(p) + len(r) > most for p, r in zip(prompts, replies, strict=True)]
+
+    are_long = too_long(rows)
+    fitting = [row for row, is_long in zip(rows, are_long, strict=True) if not is_long]
+    long_rows = [row for row, is_long in zip(rows, are_long, strict=True) if is_long]
+    for row in long_rows if is_cut else ():
+        text = last_turn(row.prompt)
+        while text and too_long([shorter := replace(row, prompt=text)])[0]:
+            text = text[len(text) // 8 + 1 :]
+        fitting += [shorter] if text else []
+    if not fitting:
+        raise DataError(f"log: expected rows of at most {most} tokens, all are longer")
+    return sorted(fitting, key=lambda row: row.place), [row.place for row in long_rows]
 
 
 def _families(rows: Sequence[LogRow]) -> list[str]:
@@ -117,20 +226,6 @@ def _slug(family: str, number: int) -> str:
     """Return a name of a task that no other has, since it begins with the family's number."""
     word = re.sub(r"[^A-Za-z0-9._-]+", "-", family).strip("-.")[:48]
     return f"log{number}.{word}" if word else f"log{number}"
-
-
-def _check_lengths(run: Run, rows: Sequence[LogRow], log: Path) -> None:
-    """Refuse a row that the model cannot read, before anything is learned.
-
-    Raises:
-        DataError: there is one; the message names it.
-    """
-    longest = run.host.shape.max_positions
-    texts = run.host.encode([f"{row.prompt}{row.reply}" for row in rows])
-    for row, tokens in zip(rows, texts, strict=True):
-        if len(tokens) > longest:
-            found = f"expected at most {longest} tokens, got {len(tokens)}"
-            raise DataError(f"log {log} row {row.place}: {found}: shorten it, or leave it out")
 
 
 def _report(run: Run, row_count: int, users: Sequence[str]) -> None:

@@ -20,18 +20,19 @@ Exports of other products whose rows have another shape are brought into this on
 
 from __future__ import annotations
 
+import json
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from symbiont_ecology.base.conversation import content_of, is_conversation, is_message, turns_of
 from symbiont_ecology.base.errors import DataError
 from symbiont_ecology.base.registry import Registry
-from symbiont_ecology.base.types import in_turns, is_text
+from symbiont_ecology.base.types import in_turns, is_text, messages
 from symbiont_ecology.base.untrusted import parse_json
 from symbiont_ecology.tasks.data import ASKER_END
 from symbiont_ecology.tasks.tables import (
@@ -235,6 +236,28 @@ def read_log(path: Path, about: str, columns: Mapping[str, str], verdicts: Verdi
     return LogTable(tuple(rows), taken, dict(aside), _told(rows))
 
 
+def as_lines(rows: Iterable[LogRow]) -> str:
+    """Return rows as JSON lines that ``read_log`` reads back as they are."""
+    return "".join(json.dumps(_plain(row), ensure_ascii=False) + "\n" for row in rows)
+
+
+def _plain(row: LogRow) -> dict[str, object]:
+    fields = {
+        "user": row.user,
+        "prompt": messages(row.prompt),
+        "reply": [{"role": "assistant", "content": row.reply}],
+        "accepted": row.is_accepted,
+    }
+    others = {
+        "family": row.family,
+        "correction": row.correction and [{"role": "assistant", "content": row.correction}],
+        "score": row.score,
+        "comment": row.comment,
+        "time": row.time or None,
+    }
+    return fields | {name: value for name, value in others.items() if value not in ("", None)}
+
+
 def _row(
     place: int, row: Mapping[str, Any], columns: Mapping[str, str], verdicts: Verdicts
 ) -> LogRow | str:
@@ -371,6 +394,8 @@ def seconds_of(cell: object) -> float:
             value = float(text) if _NUMBER.fullmatch(text) else datetime.fromisoformat(text)
         except ValueError:
             return 0.0
+    if isinstance(value, date) and not isinstance(value, datetime):
+        value = datetime(value.year, value.month, value.day)
     if isinstance(value, datetime):
         return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e19:

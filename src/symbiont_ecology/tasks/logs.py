@@ -51,6 +51,19 @@ class LogTask(DataTask):
 
     log: tuple[LogRow, ...] = field(default=(), kw_only=True)
 
+    @classmethod
+    def of(cls, name: str, about: str, rows: Sequence[LogRow]) -> LogTask:
+        """Return the task of some rows; ``about`` says where they come from."""
+        accepted: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
+        for row in rows:
+            if row.is_accepted:
+                accepted[row.user, row.prompt][row.reply] = None
+        lines = tuple(
+            DataLine(DEPTH, prompt, tuple(replies), user)
+            for (user, prompt), replies in accepted.items()
+        )
+        return cls(name, lines, about, graders.build("exact"), log=tuple(rows))
+
     @cached_property
     def digest(self) -> str:
         rows = [[row.question, row.reply, row.is_accepted] for row in self.log]
@@ -139,21 +152,13 @@ def _task(knobs: str, path: Path, stamp: Stamp) -> LogTask:
     """Return the task of a source, which is given as JSON; ``stamp`` changes with the file."""
     source = LogTasks(**json.loads(knobs))
     rows = tuple(row for row in source.rows() if source.only in (None, row.family))
-    accepted: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
-    for row in rows:
-        if row.is_accepted:
-            accepted[row.user, row.prompt][row.reply] = None
-    lines = tuple(
-        DataLine(DEPTH, prompt, tuple(replies), user)
-        for (user, prompt), replies in accepted.items()
-    )
-    if all(is_held_out(line.prompt) for line in lines):
+    task = LogTask.of(source.name, str(source), rows)
+    if all(is_held_out(line.prompt) for line in task.lines):
         raise DataError(
             f"{source}: expected replies that were accepted, got none to learn; one prompt in "
             f"{HELD_OUT} is held out: add rows"
         )
-    task = LogTask(source.name, lines, str(source), graders.build("exact"), log=rows)
-    check_gradable((str(source), task.item(line.question, DEPTH)) for line in lines)
+    check_gradable((str(source), task.item(line.question, DEPTH)) for line in task.lines)
     return task
 
 

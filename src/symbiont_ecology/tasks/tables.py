@@ -1,5 +1,5 @@
 """Tables that somebody wrote, row by row: JSON and CSV by the standard library, Parquet by pyarrow,
-sheets of Excel by openpyxl. Nothing is unpickled.
+sheets of Excel and LibreOffice by calamine. Nothing is unpickled.
 
 JSON is a list of objects, such a list as the value of a key, one object on each line, or what
 pandas writes (columns or rows by their numbers). Cells of CSV are parted by commas, semicolons or
@@ -14,7 +14,7 @@ import math
 import os
 import re
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -64,7 +64,7 @@ def rows_of_file(path: Path, about: str, ending: str = "") -> Iterator[Row]:
 
     Raises:
         DataError: it is too large, or cannot be read; ``about`` begins the message.
-        MissingExtraError: pyarrow or openpyxl is not installed.
+        MissingExtraError: pyarrow or python-calamine is not installed.
     """
     if (reader := READERS.get(ending or path.suffix.lower())) is None:
         raise DataError(f"{about}: expected a file that ends in {', '.join(READERS)}")
@@ -150,9 +150,7 @@ def _separated(path: Path) -> Places:
         plain = re.sub(r'"[^"]*"', "", head)
         separator = tab if path.suffix.lower() == ".tsv" else max(",;\t", key=plain.count)
     table = csv.DictReader(StringIO(text, newline=""), delimiter=separator, strict=True)
-    names = list(table.fieldnames or ())
-    if len(set(names)) < len(names):
-        raise ValueError(f"expected different columns, got {', '.join(names):.200}")
+    names = _columns(table.fieldnames or ())
     for row in table:
         where = f"line {table.line_num}"
         if None in row or None in row.values():
@@ -170,25 +168,38 @@ _NOTHING = ("", "\\N")
 
 def _sheet(path: Path) -> Places:
     try:
-        from openpyxl import load_workbook
+        from python_calamine import CalamineError, CalamineWorkbook
     except ImportError as error:
-        raise MissingExtraError("a sheet of Excel", "openpyxl", "data") from error
-    with zipfile.ZipFile(path) as parts:
-        megabytes = sum(part.file_size for part in parts.infolist()) / 2**20
-    if megabytes > MAX_FILE_MB:
-        raise ValueError(f"unpacked {megabytes:.0f} MB, at most {MAX_FILE_MB}: take a part of it")
+        raise MissingExtraError("a sheet", "python-calamine", "data") from error
+    size = path.stat().st_size
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as parts:
+            size = sum(part.file_size for part in parts.infolist())
+    if size > MAX_FILE_MB * 2**20:
+        raise ValueError(
+            f"unpacked {size / 2**20:.0f} MB, at most {MAX_FILE_MB}: take a part of it"
+        )
     try:
-        book = load_workbook(path, read_only=True, data_only=True)
-        lines = list(book.worksheets[0].iter_rows(values_only=True)) if book.worksheets else []
-        book.close()
-    except Exception as error:  # damage shows in any way
-        raise ValueError(f"not a sheet of Excel that can be read ({error})") from error
-    names = [str(name) for name in (lines[0] if lines else ()) if name is not None]
-    if len(set(names)) < len(names) or not names:
-        raise ValueError(f"expected different columns, got {', '.join(names):.200}")
-    for number, cells in enumerate(lines[1:], 2):
+        head, *lines = CalamineWorkbook.from_path(path).get_sheet_by_index(0).to_python() or [[]]
+    except CalamineError as error:
+        raise ValueError(f"not a sheet that can be read ({error})") from error
+    names = _columns([name for name in head if name != ""])
+    for number, line in enumerate(lines, 2):
+        cells = [None if cell == "" else as_written(cell) for cell in line]
         if any(cell is not None for cell in cells):
             yield f"line {number}", dict(zip(names, cells, strict=False))
+
+
+def _columns(names: Sequence[object]) -> list[str]:
+    """Return the names of columns.
+
+    Raises:
+        ValueError: two are alike.
+    """
+    columns = list(map(str, names))
+    if len(set(columns)) < len(columns):
+        raise ValueError(f"expected different columns, got {', '.join(columns):.200}")
+    return columns
 
 
 def _parquet(path: Path) -> Places:
@@ -226,6 +237,8 @@ READERS: Mapping[str, Callable[[Path], Places]] = {
     ".tsv": _separated,
     ".txt": _separated,
     ".xlsx": _sheet,
+    ".xls": _sheet,
+    ".ods": _sheet,
     ".parquet": _parquet,
 }
 """By how the name of a file ends."""
