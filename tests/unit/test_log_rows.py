@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import unicodedata
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -17,8 +19,18 @@ from logs import rows_of, town
 from symbiont_ecology.base.errors import DataError
 from symbiont_ecology.base.types import messages, turns
 from symbiont_ecology.tasks import task_sources
-from symbiont_ecology.tasks.log_rows import NO, YES, LogTable, Verdicts, seconds_of, turns_in
+from symbiont_ecology.tasks.log_rows import (
+    NO,
+    YES,
+    LogRow,
+    LogTable,
+    Verdicts,
+    as_lines,
+    seconds_of,
+    turns_in,
+)
 from symbiont_ecology.tasks.logs import MAX_REPLY_TOKENS, LogTask, LogTasks, is_held_out
+from symbiont_ecology.tasks.tables import named
 
 ROW = {"user": "ann", "prompt": "say a", "reply": "a", "accepted": True}
 BIG = 987654321012345601
@@ -104,6 +116,12 @@ def test_verdicts_of_one_kind_and_of_both_are_told(tmp_path: Path) -> None:
 def test_users_have_one_normal_form(written: object, name: str, tmp_path: Path) -> None:
     (row,) = read(tmp_path, {**ROW, "user": written}).rows
     assert row.user == name
+
+
+def test_users_may_be_numbers_and_ids_of_databases() -> None:
+    assert [named(cell) for cell in (Decimal(BIG), Decimal("7.00"), UUID(int=7), 2**60 + 1)] == [
+        *(str(BIG), "7", "00000000-0000-0000-0000-000000000007", str(2**60 + 1))
+    ]
 
 
 @pytest.mark.parametrize("written", [float(BIG), 9e17, 1.5, "9.87654321012346E+17", f"{BIG}.0"])
@@ -321,6 +339,33 @@ def test_any_cells_are_read_or_refused_in_one_line(tmp_path: Path) -> None:
             return
         assert len(table.rows) + sum(map(len, table.aside.values())) in (2, 3)
         assert all(unicodedata.is_normalized("NFC", one.user) for one in table.rows)
+
+    check()
+
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=8)
+ROWS_READ = st.builds(
+    LogRow,
+    place=st.just(1),
+    user=st.just("ann"),
+    family=st.sampled_from(["", "sums"]),
+    prompt=st.lists(TEXTS.filter(str.strip), min_size=1, max_size=4).map("\x1d".join),
+    reply=TEXTS.map(str.strip).filter(bool)
+    | st.sampled_from(['"a"', '{"role": "user", "content": ""}']),
+    is_accepted=st.booleans(),
+    correction=st.sampled_from(["", "b"]),
+    score=st.none() | st.integers(0, 5).map(float),
+    comment=st.sampled_from(["", "fine"]),
+    time=st.sampled_from([0.0, 1700000000.5]),
+)
+
+
+def test_rows_are_read_back_as_they_were_written(tmp_path: Path) -> None:
+    @given(ROWS_READ)
+    def check(row: LogRow) -> None:
+        path = tmp_path / "log.jsonl"
+        path.write_text(as_lines([row]), encoding="utf-8")
+        assert LogTasks("log", str(path)).table().rows == (row,)
 
     check()
 

@@ -121,8 +121,12 @@ def plain(text: str, widest: int) -> str:
 
 
 def escaped(text: str) -> str:
-    """Return the text with everything escaped that is no plain letter, ends of lines included."""
-    return "".join(letter if letter.isprintable() else json.dumps(letter)[1:-1] for letter in text)
+    """Return the text with everything escaped that is no plain letter, ends of lines included.
+    Joiners stay: they are part of words and of emoji."""
+    return "".join(
+        letter if letter.isprintable() or letter in "\u200c\u200d" else json.dumps(letter)[1:-1]
+        for letter in text
+    )
 
 
 _DELETE = "delete it, the run does without"

@@ -168,8 +168,8 @@ def _fitting(
     rows: Sequence[LogRow], config: RunConfig, *, is_cut: bool, may_fetch: bool
 ) -> tuple[Sequence[LogRow], list[int]]:
     """Return the rows that the host can read, and the places of those that are too long for it:
-    left out, or ``is_cut`` at the beginning of their prompts. Nothing is known of a host that is not
-    here, unless it ``may_fetch`` it.
+    left out, or ``is_cut`` at the beginning of their prompts. Nothing is known of a host that is
+    not here, unless it ``may_fetch`` it.
 
     Raises:
         DataError: no row fits.

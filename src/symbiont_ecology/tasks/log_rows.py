@@ -52,20 +52,20 @@ def _words(text: str) -> frozenset[str]:
 ROLES: Mapping[str, str] = {
     "user": """user userid username useruuid uid habitat habitats customer customerid account
         accountid member memberid author authorid person email useremail tagsuserid metadatauserid
-        enduser enduserid""",
-    "prompt": """prompt question query input instruction request userinput usermessage userprompt
-        messages conversation conversations message inputtext""",
-    "reply": """reply response completion answer output generation botresponse assistantmessage
-        modelresponse modeloutput outputtext""",
+        enduser enduserid fromenduserid fromaccountname""",
+    "prompt": """prompt question query input inputs instruction request userinput userquery
+        usermessage userprompt messages conversation conversations message inputtext""",
+    "reply": """reply response completion answer output outputs generation botresponse airesponse
+        assistantmessage modelresponse modeloutput outputtext""",
     "accepted": """accepted isaccepted accept label thumb thumbs verdict vote liked like feedback
-        userfeedback rating userrating score stars value""",
+        userfeedback feedbackrating rating userrating score stars value""",
     "family": "family",
     "correction": """correction corrected correctedreply correctedresponse demonstration edited
         editedreply idealresponse idealanswer expectedoutput""",
     "score": "score stars rating userrating value",
     "comment": "comment comments feedbackcomment reason note",
     "time": """time ts timestamp createdat created date datetime starttime createtime inserttime
-        insertedat loggedat updatedat""",
+        insertedat loggedat sentat feedbackdate updatedat""",
 }
 """Usual names of each column, in small letters without anything between; the first that is there is
 taken."""
@@ -79,7 +79,7 @@ NO = _words(
     """false f no n off refused refuse rejected reject down thumbsdown downvote downvoted dislike
     disliked bad poor negative unhelpful nothelpful incorrect wrong fail 0 -1 👎 ❌ ✖ ✘ 🙁 ☹"""
 )
-NEITHER = frozenset(("", "none", "null", "nan", "na", "n/a", "neutral", "unrated"))
+NEITHER = frozenset(("", "none", "null", "nan", "na", "n/a", "-", "--", "neutral", "unrated"))
 """Words for a verdict, and for none, in small letters without blanks and marks between."""
 _DRESS = re.compile("[\\s_:\ufe0e\ufe0f\U0001f3fb-\U0001f3ff]|(?<=\\w)-")
 """What does not count in a word for a verdict: blanks, colons, skin tones."""
@@ -97,8 +97,8 @@ _Value = TypeVar("_Value")
 class LogForm(Protocol):
     """Rows of another product in the columns of a log; an extension registers it."""
 
-    def plain(self, row: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Return the row with plain columns, None if it is of another form."""
+    def rows(self, row: Mapping[str, Any]) -> Sequence[Mapping[str, Any]] | None:
+        """Return the rows of a log that one of the export has, None if it is of another form."""
 
 
 log_forms: Registry[LogForm] = Registry("log form", __name__)
@@ -208,9 +208,10 @@ def read_log(path: Path, about: str, columns: Mapping[str, str], verdicts: Verdi
     forms = [log_forms.build(name) for name in log_forms.names()]
     table = list[Row]()
     for where, row in rows_of_file(path, about):
-        plain = next((one for form in forms if (one := form.plain(row)) is not None), row)
-        table += [(where, part) for part in _unpaired(plain)]
+        found = next((some for form in forms if (some := form.rows(row)) is not None), [row])
+        table += [(where, part) for one in found for part in _unpaired(one)]
     taken = _columns(table, columns, verdicts, about)
+    table = _decoded(table, [taken[role] for role in ("prompt", "reply") if role in taken])
     rows, aside = list[LogRow](), defaultdict[str, list[int]](list)
     words = set[str]()
     for place, (where, row) in enumerate(table, 1):
@@ -266,11 +267,11 @@ def _row(
     Raises:
         ValueError: it cannot be understood.
     """
-    cells = {role: cell_of(row, column) for role, column in columns.items()}
+    cells = {role: cell_of(row, columns[role]) if role in columns else None for role in ROLES}
 
     def read(role: str, reader: Callable[[object], _Value]) -> _Value:
         try:
-            return reader(cells.get(role))
+            return reader(cells[role])
         except ValueError as error:
             raise ValueError(f"{role}, column {columns.get(role)!r}: {error}") from error
 
@@ -286,7 +287,7 @@ def _row(
     if not reply:
         return "without a reply"
     correction = read("correction", reply_in).strip()
-    family, comment = _label(cells.get("family")), _label(cells.get("comment"))
+    family, comment = _label(cells["family"]), _label(cells["comment"])
     if max(map(len, (*turns, reply, correction, family, comment))) > MAX_TEXT_CHARS:
         return f"with more than {MAX_TEXT_CHARS} characters"
     return LogRow(
@@ -297,9 +298,9 @@ def _row(
         reply,
         is_accepted,
         correction,
-        _score_of(cells.get("score", cells["accepted"])),
+        _score_of(cells["score" if verdicts.accepted_from is None else "accepted"]),
         comment,
-        seconds_of(cells.get("time")),
+        seconds_of(cells["time"]),
     )
 
 
@@ -344,13 +345,13 @@ def reply_in(cell: object) -> str:
             value = value[-1]
         elif is_message(value):
             value = value.get("content", value.get("value"))
-        elif isinstance(value, Mapping):
+        elif isinstance(value, Mapping) and "type" not in value:
             texts = [one for one in value.values() if isinstance(one, str | list | Mapping) and one]
             if len(texts) != 1:
                 raise ValueError(f"expected one text, got an object with {', '.join(value):.60}")
             value = texts[0]
         elif isinstance(value, bool) or not isinstance(value, int | float):
-            return content_of(value, "a text")
+            return content_of([value] if isinstance(value, Mapping) else value, "a text")
         else:
             value = str(as_written(value) if value == value else "")
     return content_of(value, "a text")
@@ -456,6 +457,24 @@ def _columns(
         if role not in taken and not is_within:
             check_columns(known, [role], about, f"name yours, --{role} COLUMN")
     return taken
+
+
+def _decoded(table: list[Row], columns: Sequence[str]) -> list[Row]:
+    """Return the table with texts in the place of JSON, if all prompts and replies are JSON:
+    Langfuse writes a text in CSV with quotes around it."""
+    places = [(place, name) for place, (_, row) in enumerate(table) for name in columns]
+    cells = {place: table[place[0]][1].get(place[1]) for place in places}
+    texts = {place: cell for place, cell in cells.items() if isinstance(cell, str) and cell}
+    if not all(cell[0] + cell[-1] in ('""', "[]", "{}") for cell in texts.values()):
+        return table
+    decoded = [(where, dict(row)) for where, row in table]
+    for (place, name), cell in texts.items():
+        if cell[0] == '"':
+            try:
+                decoded[place][1][name] = parse_json(cell)
+            except ValueError:
+                return table
+    return list(decoded)
 
 
 def _has_replies(table: Sequence[Row], prompt: str) -> bool:

@@ -15,9 +15,11 @@ import os
 import re
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from io import StringIO
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from symbiont_ecology.base.errors import DataError, MissingExtraError
 from symbiont_ecology.base.files import Stamp, stamp_of
@@ -246,7 +248,11 @@ READERS: Mapping[str, Callable[[Path], Places]] = {
 
 def as_written(cell: object) -> object:
     """Return a cell as somebody wrote it: where a column of whole numbers has gaps, pandas writes
-    floats, and NaN for the gaps."""
+    floats, and NaN for the gaps. Databases write decimal numbers and UUIDs."""
+    if isinstance(cell, Decimal):
+        return int(cell) if cell == cell.to_integral_value() else float(cell)
+    if isinstance(cell, UUID):
+        return str(cell)
     if not isinstance(cell, float):
         return cell
     if math.isnan(cell):

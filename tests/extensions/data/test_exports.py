@@ -75,6 +75,78 @@ def test_feedback_of_open_webui(tmp_path: Path) -> None:
     assert table.aside == {"without a prompt": [3], "without a verdict": [4]}
 
 
+def test_chats_of_open_webui(tmp_path: Path) -> None:
+    """The older export: a verdict lies in the message, and a chat may have several."""
+    (feedback, *_) = open_webui()
+    chat = feedback["snapshot"]["chat"]["chat"]
+    for name, rating in (("m2", -1), ("m3", 1)):
+        chat["history"]["messages"][name]["annotation"] = {"rating": rating, "reason": "style"}
+    table = _table(tmp_path / "chats.json", [{"id": "c", "user_id": "u1", "chat": chat}])
+    assert [(row.reply, row.is_accepted, row.comment) for row in table.rows] == [
+        ("b", False, "style"),
+        ("a", True, "style"),
+    ]
+
+
+ONE_ROW: dict[str, dict[str, Any]] = {
+    "dify": {
+        "feedback_id": "f",
+        "app_name": "x",
+        "user_query": "say a",
+        "ai_response": "a",
+        "feedback_rating": "👍",
+        "feedback_rating_raw": "like",
+        "feedback_comment": "fine",
+        "feedback_date": "2026-01-02 03:04:05",
+        "from_account_name": "",
+        "from_end_user_id": "u1",
+    },
+    "anything-llm": {
+        "id": 1,
+        "username": "u1",
+        "workspace": "w",
+        "prompt": "say a",
+        "response": "a",
+        "sent_at": "2026-01-02T03:04:05Z",
+        "rating": "GOOD",
+    },
+    "gradio": {
+        "user": "u1",
+        "user_input": "say a",
+        "bot_response": {"type": "text", "value": "a", "id": "x"},
+        "liked": True,
+    },
+    "swift": {
+        "user": "u1",
+        "messages": [{"role": "user", "content": "say a"}, SAID],
+        "label": "true",
+    },
+    "langsmith": {
+        "user": "u1",
+        "inputs": {"question": "say a"},
+        "outputs": {"answer": "a"},
+        "user_score": 1,
+        "feedback": "POSITIVE",
+    },
+    "quoted": {"userId": "u1", "input": json.dumps("say a"), "output": json.dumps("a"), "score": 1},
+}
+"""One accepted reply, as others write it."""
+
+
+@pytest.mark.parametrize("source", ONE_ROW)
+def test_one_row_of_many_products(source: str, tmp_path: Path) -> None:
+    table = _table(tmp_path / "log.json", [ONE_ROW[source]])
+    (row,) = table.rows
+    assert (row.user, row.prompt, row.reply, row.is_accepted) == ("u1", "say a", "a", True)
+
+
+def test_a_row_that_nobody_rated_is_no_verdict(tmp_path: Path) -> None:
+    row = ONE_ROW["anything-llm"]
+    table = _table(tmp_path / "log.json", [row, {**row, "rating": "--"}, {**row, "rating": "BAD"}])
+    assert [one.is_accepted for one in table.rows] == [True, False]
+    assert table.aside == {"without a verdict": [2]}
+
+
 @pytest.mark.parametrize("form", ["json", "csv", "api"])
 def test_traces_of_langfuse(form: str, tmp_path: Path) -> None:
     rows = langfuse()
