@@ -92,14 +92,11 @@ def content_of(content: object, where: str) -> str:
     Raises:
         ValueError: it is or holds something else, or what no prompt may hold.
     """
-    parts = content if isinstance(content, list) else ["" if content is None else content]
-    if len(parts) > MAX_PARTS:
-        raise ValueError(f"{where}: expected at most {MAX_PARTS} parts, got {len(parts)}")
-    texts = [
-        _text_of(part, f"{where}[{place}]" if parts is content else where)
-        for place, part in enumerate(parts)
-    ]
-    return "".join(texts)
+    if not isinstance(content, list):
+        return "" if content is None else _text_of(content, where)
+    if len(content) > MAX_PARTS:
+        raise ValueError(f"{where}: expected at most {MAX_PARTS} parts, got {len(content)}")
+    return "".join(_text_of(part, f"{where}[{place}]") for place, part in enumerate(content))
 
 
 def _text_of(part: object, where: str) -> str:

@@ -249,15 +249,18 @@ READERS: Mapping[str, Callable[[Path], Places]] = {
 def as_written(cell: object) -> object:
     """Return a cell as somebody wrote it: where a column of whole numbers has gaps, pandas writes
     floats, and NaN for the gaps. Databases write decimal numbers and UUIDs."""
-    if isinstance(cell, Decimal):
-        return int(cell) if cell == cell.to_integral_value() else float(cell)
-    if isinstance(cell, UUID):
-        return str(cell)
-    if not isinstance(cell, float):
-        return cell
-    if math.isnan(cell):
-        return None
-    return int(cell) if cell.is_integer() and abs(cell) < MAX_EXACT else cell
+    match cell:
+        case str():  # the most of all
+            return cell
+        case float():
+            if math.isnan(cell):
+                return None
+            return int(cell) if cell.is_integer() and abs(cell) < MAX_EXACT else cell
+        case Decimal():
+            return int(cell) if cell == cell.to_integral_value() else float(cell)
+        case UUID():
+            return str(cell)
+    return cell
 
 
 def check_columns(row: Mapping[str, Any], columns: Iterable[str], where: str, hint: str) -> None:
