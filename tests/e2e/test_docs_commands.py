@@ -77,6 +77,8 @@ def desk(
     log = find_data(Path("logs/thumbs.jsonl")).read_text().splitlines()[:360]
     for name in ("LOG.jsonl", "log.jsonl"):
         (tmp_path / name).write_text("\n".join(log) + "\n")
+    stars = (f"u{n % 6},math.add: {n}+1,{n + 1},{n % 5 + 1}" for n in range(120))
+    (tmp_path / "stars.csv").write_text("\n".join(["user,prompt,reply,stars", *stars]) + "\n")
     capitals = [
         json.dumps(json.loads(line) | {"family": "trivia", "depth": "short"})
         for line in (ROOT / "examples" / "capitals.jsonl").read_text().splitlines()

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
+from xml.sax.saxutils import escape
+from zipfile import ZipFile
 
 import pandas as pd
 import pytest
@@ -76,6 +78,30 @@ def test_a_sheet_keeps_numbers_dates_and_gaps(tmp_path: Path) -> None:
     frame.to_excel(tmp_path / "t.xlsx", index=False)
     first = {"user": 7, "time": moment, "note": None}
     assert rows_in(tmp_path / "t.xlsx") == [first, {**first, "user": 8, "note": "x"}]
+
+
+ODS = (
+    "<o:document-content xmlns:o='{0}:office:1.0' xmlns:c='{0}:table:1.0' xmlns:t='{0}:text:1.0'>"
+    "<o:body><o:spreadsheet><c:table c:name='log'>{1}</c:table></o:spreadsheet></o:body>"
+    "</o:document-content>"
+)
+
+
+def test_a_sheet_of_libreoffice_is_read(tmp_path: Path) -> None:
+    cell = "<c:table-cell o:value-type='string'><t:p>{}</t:p></c:table-cell>"
+    lines = "".join(
+        f"<c:table-row>{''.join(cell.format(escape(word)) for word in words)}</c:table-row>"
+        for words in (ROWS[0], *(row.values() for row in ROWS))
+    )
+    manifest = "<m:manifest xmlns:m='urn:oasis:names:tc:opendocument:xmlns:manifest:1.0'/>"
+    with ZipFile(tmp_path / "t.ods", "w") as book:
+        book.writestr("mimetype", "application/vnd.oasis.opendocument.spreadsheet")
+        book.writestr("META-INF/manifest.xml", manifest)
+        book.writestr("content.xml", ODS.format("urn:oasis:names:tc:opendocument:xmlns", lines))
+    read = rows_in(tmp_path / "t.ods")
+    assert [(row["user"], row["reply"]) for row in read] == [
+        (row["user"], row["reply"]) for row in ROWS
+    ]
 
 
 def test_nothing_is_what_spreadsheets_and_postgres_write_for_it(tmp_path: Path) -> None:
