@@ -81,16 +81,16 @@ def test_a_sheet_keeps_numbers_dates_and_gaps(tmp_path: Path) -> None:
 
 
 ODS = (
-    "<o:document-content xmlns:o='{0}:office:1.0' xmlns:c='{0}:table:1.0' xmlns:t='{0}:text:1.0'>"
-    "<o:body><o:spreadsheet><c:table c:name='log'>{1}</c:table></o:spreadsheet></o:body>"
-    "</o:document-content>"
+    "<office:document-content xmlns:office='{0}:office:1.0' xmlns:table='{0}:table:1.0' "
+    "xmlns:text='{0}:text:1.0'><office:body><office:spreadsheet><table:table table:name='log'>{1}"
+    "</table:table></office:spreadsheet></office:body></office:document-content>"
 )
 
 
 def test_a_sheet_of_libreoffice_is_read(tmp_path: Path) -> None:
-    cell = "<c:table-cell o:value-type='string'><t:p>{}</t:p></c:table-cell>"
+    cell = "<table:table-cell office:value-type='string'><text:p>{}</text:p></table:table-cell>"
     lines = "".join(
-        f"<c:table-row>{''.join(cell.format(escape(word)) for word in words)}</c:table-row>"
+        f"<table:table-row>{''.join(cell.format(escape(word)) for word in words)}</table:table-row>"
         for words in (ROWS[0], *(row.values() for row in ROWS))
     )
     manifest = "<m:manifest xmlns:m='urn:oasis:names:tc:opendocument:xmlns:manifest:1.0'/>"
