@@ -92,8 +92,8 @@ def test_rows_that_are_too_long_are_named_at_once_and_set_aside_or_cut(
     words = ("learn-from", log, "run.generations=1", "--too-long", too_long)
     said = symbiont(*words, "--dry-run").out
     assert "2 rows too long for the model, " in said
-    assert ": 11, 41" in said
-    assert "1 row set aside, without a user: 21" in said
+    assert ": line 11, 41" in said
+    assert "1 row set aside, without a user: line 21" in said
     assert symbiont(*words, "--out", tmp_path / "run", "--quiet").code == 0
     kept = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
     assert len(kept) == (45 if too_long == "aside" else 47)

@@ -157,9 +157,10 @@ def _tell_table(
     reasons = [(f"set aside, {why}", places) for why, places in table.aside.items()]
     for what, places in [*reasons, (f"too long for the model, {done}", long_rows)]:
         if places:
-            numbers = ", ".join(map(str, places[:MAX_SHOWN]))
-            more = f", … ({len(places) - MAX_SHOWN} more)" if len(places) > MAX_SHOWN else ""
-            print(f"{len(places)} {'row' if len(places) == 1 else 'rows'} {what}: {numbers}{more}")
+            count, numbers = len(places), ", ".join(map(str, places[:MAX_SHOWN]))
+            more = f", … ({count - MAX_SHOWN} more)" if count > MAX_SHOWN else ""
+            rows_of = "row" if count == 1 else "rows"
+            print(f"{count} {rows_of} {what}: {table.unit} {numbers}{more}")
     for line in table.told:
         print(f"note: {line}")
 
@@ -175,22 +176,19 @@ def _fitting(
         DataError: no row fits.
         HostError: the host is not here, or its tokenizer cannot be read.
     """
-    from symbiont_ecology.model.codec import TextCodec
     from symbiont_ecology.model.loading import read_model_config
     from symbiont_ecology.model.locating import find_folder, local_folder
+    from symbiont_ecology.run.build import host_source
     from symbiont_ecology.tasks.logs import LogTask
     from symbiont_ecology.tasks.synthetic.styles import prompt_styles
 
     folder = find_folder(config.host.model) if may_fetch else local_folder(config.host.model)
     if folder is None:
         return rows, []
-    style = prompt_styles.build(config.tasks.style)
-    facts = read_model_config(folder)
-    codec = TextCodec(folder, facts, is_chat=style.is_chat)
-    shape = HostShape.from_config(
-        facts.get("text_config", facts), linear_parameters=0, parameters=0
-    )
-    most = shape.max_positions
+    facts, style = read_model_config(folder), prompt_styles.build(config.tasks.style)
+    facts = facts.get("text_config", facts)
+    shape = HostShape.from_config(facts, linear_parameters=0, parameters=0)
+    codec, most = host_source(config).reader(shape.vocab), shape.max_positions
 
     def too_long(some: Sequence[LogRow]) -> list[bool]:
         task = LogTask.of("log", "log", some).in_style(style)

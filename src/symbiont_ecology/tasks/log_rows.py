@@ -106,7 +106,7 @@ log_forms: Registry[LogForm] = Registry("log form", __name__)
 
 @dataclass(frozen=True, slots=True)
 class LogRow:
-    """A reply that a user accepted or refused; ``place`` is its row in the file, from 1, ``time``
+    """A reply that a user accepted or refused. ``place`` is its line or row in the file, ``time``
     is in seconds since 1970, 0 where the table does not say it."""
 
     place: int
@@ -183,12 +183,14 @@ class LogTable:
 
     ``columns`` are those that were taken, by their role. ``aside`` are the places of rows that were
     set aside, by the reason; ``told`` is what a user should know of the others, in sentences.
+    Places are counted in ``unit``, lines or rows.
     """
 
     rows: tuple[LogRow, ...]
     columns: Mapping[str, str]
     aside: Mapping[str, Sequence[int]] = field(default_factory=dict)
     told: Sequence[str] = ()
+    unit: str = "line"
 
 
 def read_log(path: Path, about: str, columns: Mapping[str, str], verdicts: Verdicts) -> LogTable:
@@ -214,7 +216,8 @@ def read_log(path: Path, about: str, columns: Mapping[str, str], verdicts: Verdi
     table = _decoded(table, [taken[role] for role in ("prompt", "reply") if role in taken])
     rows, aside = list[LogRow](), defaultdict[str, list[int]](list)
     words = set[str]()
-    for place, (where, row) in enumerate(table, 1):
+    for where, row in table:
+        place = int(where.rpartition(" ")[2])
         try:
             words.add(word_of(cell_of(row, taken["accepted"])))
             if {"0", "-1"} <= words and verdicts == Verdicts():
@@ -234,7 +237,7 @@ def read_log(path: Path, about: str, columns: Mapping[str, str], verdicts: Verdi
         raise DataError(
             f"{about}: no row with user, prompt, reply and verdict: {reasons or 'empty'}"
         )
-    return LogTable(tuple(rows), taken, dict(aside), _told(rows))
+    return LogTable(tuple(rows), taken, dict(aside), _told(rows), table[0][0].split()[0])
 
 
 def as_lines(rows: Iterable[LogRow]) -> str:
