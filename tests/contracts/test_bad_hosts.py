@@ -199,6 +199,38 @@ def test_a_pickled_host_is_refused_and_not_executed(
     assert not (tmp_path / "marker").exists()
 
 
+@pytest.mark.parametrize(
+    ("file", "says"),
+    [
+        ("m-2.safetensors", "m-2.safetensors that model.safetensors.index.json names, found none"),
+        ("m-1.safetensors", "tensor 'model.layers.0.input_layernorm.weight' in"),
+        ("../m/m-1.safetensors", "names of files"),
+        ("/m-1.safetensors", "names of files"),
+        ("m-1.bin", "names of files"),
+        (5, "weight_map"),
+        (None, "weight_map"),
+    ],
+)
+def test_an_index_names_files_of_the_folder_that_hold_its_tensors(
+    embedded: Path, file: object, says: str
+) -> None:
+    tensors = load_file(embedded / WEIGHTS)
+    name = "model.layers.0.input_layernorm.weight"
+    files = dict.fromkeys(tensors, "m-1.safetensors") | {name: file}
+    del tensors[name]
+    save_file(tensors, embedded / "m-1.safetensors")
+    (embedded / WEIGHTS).unlink()
+    index = {"weight_map": files} if file is not None else {}
+    (embedded / f"{WEIGHTS}.index.json").write_text(json.dumps(index))
+    assert says in refused(embedded)
+
+
+@pytest.mark.parametrize("name", ["consolidated", "model_old", "adapter_model", "model.fp16"])
+def test_weights_of_another_name_alone_are_refused_by_name(embedded: Path, name: str) -> None:
+    (embedded / WEIGHTS).rename(embedded / f"{name}.safetensors")
+    assert f"found {name}.safetensors" in refused(embedded)
+
+
 def test_weights_that_are_no_file_are_not_waited_for(embedded: Path) -> None:
     (embedded / WEIGHTS).unlink()
     os.mkfifo(embedded / WEIGHTS)
@@ -242,9 +274,18 @@ def test_numbers_that_no_machine_has_are_refused_before_a_host_is_loaded(overrid
 def test_a_template_that_fails_is_refused_in_one_line(embedded: Path) -> None:
     for template in ("{{ 1 / 0 }}", "{{ messages() }}", "{% for"):
         written(embedded / "tokenizer_config.json", chat_template=template)
-        kernel = HostKernel.from_pretrained(embedded, is_chat=True)
+        assert "expected a chat template" in refused(embedded, is_chat=True)
+        kernel = HostKernel.from_pretrained(embedded)
+        kernel.codec.is_chat = True
         with pytest.raises(HostError, match=r"^expected a chat template [^\n]+$"):
             kernel.generate(["a"], -1)
+
+
+@pytest.mark.parametrize("date", ["today", "2026-02-30", "", None])
+def test_a_day_that_is_none_is_refused(embedded: Path, date: object) -> None:
+    assert "a day such as" in refused(embedded, date=date)
+    with pytest.raises(ConfigError, match=r"host\.date"):
+        load_config("steady", [f"host.date={date}"])
 
 
 def test_answers_that_the_host_cannot_read_are_refused(embedded: Path) -> None:

@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from hosts import PROMPTS, leave_torch_alone, make_host, random_weights
 from symbiont_ecology.adapters.adapter import AdapterWeights
-from symbiont_ecology.base.errors import AdapterError, HostError
+from symbiont_ecology.base.errors import AdapterError, EcologyWarning, HostError
 from symbiont_ecology.base.types import HOST_SLOT, Decoding, LearningBatch, Lesson, Request
 from symbiont_ecology.model.backend.lowrank import tile_rows
 from symbiont_ecology.model.codec import TextCodec
@@ -43,6 +44,93 @@ def test_whatever_decides_an_answer_is_in_the_fingerprint(
         fingerprint("tokenizer", "tokenizer.json", normalizer={"type": "NFC"}),
     }
     assert len(others | {same}) == 4
+
+
+def with_strays(folder: Path, lied: Path) -> Path:
+    """The folder, with all that may lie beside the weights of a host: other ones, an adapter."""
+    for name in (
+        "model_old",
+        "consolidated",
+        "model.fp16",
+        "pytorch_model",
+        "model-00001-of-00002",
+    ):
+        shutil.copy(lied / "model.safetensors", folder / f"{name}.safetensors")
+    (folder / "pytorch_model.bin").write_bytes(b"pickled")
+    bare = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    adapted = get_peft_model(bare, LoraConfig(target_modules="all-linear", init_lora_weights=False))
+    adapted.save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["qwen3", "gpt2"])
+def test_a_host_is_what_its_index_or_its_one_file_says_wherever_it_lies(
+    host_folders: dict[str, Path], tmp_path: Path, kind: str
+) -> None:
+    whole = host_folders[kind]
+    other = make_host(tmp_path / "other", kind, seed=7)
+    tensors = load_file(whole / "model.safetensors")
+    shards = tmp_path / "shards"
+    shutil.copytree(whole, shards)
+    (shards / "model.safetensors").unlink()
+    lied = load_file(other / "model.safetensors")
+    names: dict[str, dict[str, torch.Tensor]] = {f"m-{index}.safetensors": {} for index in range(3)}
+    files = list(names)
+    index = {name: files[place % 3] for place, name in enumerate(tensors)}
+    for place, name in enumerate(tensors):
+        names[index[name]][name] = tensors[name]
+        names[files[(place + 1) % 3]][name] = lied[name]  # which the index does not name
+    for file, held in names.items():
+        save_file(held, shards / file, metadata={"format": "pt"})
+    (shards / "model.safetensors.index.json").write_text(json.dumps({"weight_map": index}))
+    stray = with_strays(Path(shutil.copytree(whole, tmp_path / "stray")), other)
+    with pytest.warns(EcologyWarning, match="consolidated.*model_old") as said:
+        fingerprints = [
+            HostKernel.from_pretrained(folder, slots=1, prefer_fused=is_fused).fingerprint()
+            for folder in (whole, shards, stray, Path(shutil.copytree(stray, tmp_path / "copy")))
+            for is_fused in (True, False)
+        ]
+    assert len(set(fingerprints)) == 1
+    assert len([one for one in said if one.category is EcologyWarning]) == 4
+
+
+def test_a_base_model_whose_head_is_tied_is_a_host(
+    host_folders: dict[str, Path], tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(host_folders["qwen3"], tmp_path / "base"))
+    tensors = load_file(folder / "model.safetensors")
+    bare = {name.removeprefix("model."): tensor for name, tensor in tensors.items()}
+    save_file(bare, folder / "model.safetensors", metadata={"format": "pt"})
+    kernels = [
+        HostKernel.from_pretrained(place, slots=1, prefer_fused=is_fused)
+        for place, is_fused in ((host_folders["qwen3"], True), (folder, True), (folder, False))
+    ]
+    assert len({kernel.fingerprint() for kernel in kernels}) == 1
+
+
+TURN = {"content": "<turn>", "normalized": False, "special": True}
+TURN |= dict.fromkeys(("single_word", "lstrip", "rstrip"), False)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"added_tokens_decoder": {"259": TURN}},
+        {"extra_special_tokens": ["<turn>"]},
+        {"additional_special_tokens": ["<turn>"]},
+        {"split_special_tokens": True},
+        {"add_bos_token": False, "add_eos_token": True},
+    ],
+    ids=str,
+)
+def test_a_text_is_read_as_transformers_reads_it(
+    host_folders: dict[str, Path], tmp_path: Path, settings: dict[str, object]
+) -> None:
+    folder = Path(shutil.copytree(host_folders["qwen3"], tmp_path / "m"))
+    path = folder / "tokenizer_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | settings))
+    (ids,) = HostKernel.from_pretrained(folder, slots=1).encode(["a<turn>b<eos>"])
+    assert ids.tolist() == AutoTokenizer.from_pretrained(folder)("a<turn>b<eos>")["input_ids"]
 
 
 @pytest.mark.parametrize("prefer_fused", [True, False])

@@ -31,6 +31,8 @@ def test_a_dry_run_tells_memory_and_time_and_writes_nothing(
     assert list(Path().iterdir()) == []
     (host / "model.safetensors").unlink()
     said = symbiont("run", "steady", *small, f"host.model={host}", DRY)
+    assert "expected weights" in said.error
+    said = symbiont("run", "steady", *small, "host.model=somebody/model", DRY)
     assert "not known: the host would be fetched first" in said.out
 
 

@@ -25,7 +25,8 @@ from symbiont_ecology.base.types import (
 from symbiont_ecology.evaluate.items import draw_items, read_items
 from symbiont_ecology.model.kernel import HostKernel
 from symbiont_ecology.run.build import check, mixture
-from symbiont_ecology.run.config import RunConfig
+from symbiont_ecology.run.config import HostConfig, RunConfig
+from symbiont_ecology.run.executors import KernelSource
 from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.data import FileTasks
 from symbiont_ecology.tasks.splits import split_of
@@ -66,6 +67,87 @@ def test_a_host_reads_turns_as_one_text_or_as_a_conversation(tmp_path: Path) -> 
     }.items():
         whole = plain.codec.tokenizer(text, add_special_tokens=False)["input_ids"]
         assert chat.encode([said])[0].tolist() == whole
+
+
+LOSSY = {
+    "system": "{% for m in messages if m.role != 'system' %}[{{ m.content }}]{% endfor %}",
+    "assistant": "{% for m in messages if m.role != 'assistant' %}[{{ m.content }}]{% endfor %}",
+    "the last alone": "[{{ messages[-1].content }}]",
+    "user": "{% for m in messages if m.role != 'user' %}[{{ m.content }}]{% endfor %}",
+    "parts": "{% for m in messages %}{{ m.role }}={% for p in m.content %}{{ p.text }}{% endfor %}."
+    "{% endfor %}",
+    "strict parts": "{% for m in messages %}{{ m.role }}={{ m.content[0]['text'] + '.' }}"
+    "{% endfor %}",
+    "raising": "{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}"
+    "{% for m in messages %}{{ m.role }}={{ m.content }}.{% endfor %}",
+    "thinking": "{% for m in messages %}{{ m.role }}={{ m.content.split('</think>')[-1] }}."
+    "{% endfor %}",
+}
+"""Chat templates that lose turns, or want them in another form."""
+
+
+@pytest.mark.parametrize(
+    ("name", "lost"),
+    [
+        ("system", {"sq", "sqaq"}),
+        ("assistant", {"qaq", "sqaq"}),
+        ("the last alone", {"sq", "qaq", "sqaq"}),
+        ("parts", set()),
+        ("strict parts", set()),
+        ("raising", {"sq", "sqaq"}),
+        ("thinking", set()),
+    ],
+)
+def test_a_turn_that_a_template_loses_is_refused_and_the_others_are_answered(
+    tmp_path: Path, name: str, lost: set[str]
+) -> None:
+    folder = add_chat_template(make_host(tmp_path / "host", layers=1), LOSSY[name])
+    codec = HostKernel.from_pretrained(folder, is_chat=True).codec
+    words = {"s": "Be brief.", "q": "1+1?", "a": "2"}
+    for roles in ("q", "sq", "qaq", "sqaq"):
+        said = in_turns(*(words[role] for role in roles))
+        if roles in lost:
+            with pytest.raises(HostError, match=r"^expected a chat template [^\n]*leave"):
+                codec.chat(said)
+        else:
+            text = codec.chat(said)
+            assert all(words[role] in text for role in roles)
+            assert name not in ("parts", "strict parts") or text.endswith("user=1+1?.")
+
+
+def test_a_template_that_loses_what_a_user_says_is_refused_at_once(tmp_path: Path) -> None:
+    folder = add_chat_template(make_host(tmp_path / "host", layers=1), LOSSY["user"])
+    with pytest.raises(HostError, match="that shows what a user says"):
+        HostKernel.from_pretrained(folder, is_chat=True)
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{{ strftime_now('%d %b %Y') }}",
+        "{% if not date_string is defined %}{% if strftime_now is defined %}"
+        "{% set date_string = strftime_now('%d %b %Y') %}{% else %}{% set date_string = '26 Jul "
+        "2024' %}{% endif %}{% endif %}{{ date_string }}",
+        "{% macro day() %}{{ strftime_now('%d %b %Y') }}{% endmacro %}{{ day() }}",
+        "  {% set format = '%d %b %Y' %}\n{{ strftime_now(format) }}",
+        "\n  {{ strftime_now('%d %b') ~ strftime_now(' %Y') }}",
+    ],
+)
+def test_a_template_prints_the_day_of_the_run(tmp_path: Path, template: str) -> None:
+    rest = "{% for m in messages %}{{ m.content }}{% endfor %}"
+    folder = add_chat_template(make_host(tmp_path / "host", layers=1), template + rest)
+    here = HostConfig(model=str(folder))
+    there = HostConfig(model=str(folder), date="2027-02-03")
+    first, same, other = (
+        HostKernel.from_pretrained(folder, is_chat=True, slots=1),
+        KernelSource(here, is_chat=True).load(slots=1),
+        KernelSource(there, is_chat=True).load(slots=1),
+    )
+    before = "\n  " if template.startswith("\n") else ""
+    assert first.codec.chat("a") == same.codec.chat("a") == f"{before}01 Jan 2026a"
+    assert other.codec.chat("a") == f"{before}03 Feb 2027a"
+    assert KernelSource(there, is_chat=True).reader(9).chat("a") == other.codec.chat("a")
+    assert first.fingerprint() == same.fingerprint() != other.fingerprint()
 
 
 @pytest.mark.parametrize("name", TRAINED)

@@ -29,12 +29,13 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields, is_dataclass
+from datetime import date
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Generic, NamedTuple, TypeAlias, TypeVar, get_args, get_type_hints
 
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BaseModel, Field, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails, PydanticSerializationError, to_json
 
 from symbiont_ecology.base.errors import ConfigError, EcologyWarning
@@ -62,10 +63,21 @@ Slots: TypeAlias = Annotated[int, Field(ge=1, le=MAX_SLOTS)]
 Threads: TypeAlias = Annotated[int, Field(ge=1, le=MAX_THREADS)]
 Many: TypeAlias = Annotated[int, Field(ge=1, le=100_000)]
 LoraRank: TypeAlias = Annotated[int, Field(ge=1, le=MAX_RANK)]
+DATE = "2026-01-01"
+"""The day on which runs take place, as far as a host is told."""
 Megabytes: TypeAlias = Annotated[float, Field(gt=0, le=1e8)]
 Modest: TypeAlias = Annotated[float, Field(ge=0, le=1e6)]
 """Numbers of which larger ones overflow something, or keep a machine busy for ever."""
 
+
+def _day(text: str) -> str:
+    try:
+        return date.fromisoformat(text).isoformat()
+    except ValueError as error:
+        raise ValueError(f"expected a day such as {DATE}, got {text!r:.100}") from error
+
+
+Date: TypeAlias = Annotated[str, AfterValidator(_day)]
 Spec: TypeAlias = str | dict[str, object]
 """A component in a config: its name, or ``{"kind": name, **fields}``."""
 

@@ -219,9 +219,9 @@ def _estimate(config: RunConfig) -> dict[str, str]:
 
     host = config.host
     folder = local_folder(host.model)
-    if folder is None or not (files := weight_files(folder)):
+    if folder is None:
         return {"memory and time": "not known: the host would be fetched first"}
-    need = weight_bytes(files, find_dtype(host.dtype)) / 1e6
+    need = weight_bytes(weight_files(folder), find_dtype(host.dtype)) / 1e6
     memory = f"{need:.0f} MB for the host, at most {host.memory_mb:.0f} MB for a batch"
     print(f"timing {host.model} for some seconds …", file=sys.stderr, flush=True)
     try:

@@ -1,9 +1,16 @@
-"""Text to token ids and back, as a host's files say; its weights are not needed."""
+"""Text to token ids and back, as a host's files say; its weights are not needed.
+
+A chat template is a stranger's program. The day that it prints is the run's, so that the same
+command gives the same bytes on every day. It is tried once with words of our own: one that takes a
+turn's text as a list of parts alone gets it so, one that loses what a user says is refused, and
+turns of another role that it loses are refused when they come.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -11,6 +18,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from symbiont_ecology.base.errors import HostError
+from symbiont_ecology.base.registry import DATE
 from symbiont_ecology.base.types import messages, without_turns
 from symbiont_ecology.model.architectures import ModelConfig
 from symbiont_ecology.model.loading import TOKENIZER_FILES
@@ -32,12 +40,29 @@ if TYPE_CHECKING:
 
 
 PLAIN_TOKENIZERS = frozenset({"PreTrainedTokenizerFast", "TokenizersBackend"})
+_NOT_PLAIN = (
+    "added_tokens_decoder",
+    "additional_special_tokens",
+    "extra_special_tokens",
+    "fix_mistral_regex",
+    "split_special_tokens",
+)
+"""Keys of a ``tokenizer_config.json`` with which transformers changes what ``tokenizer.json`` says.
+"""
 INCIDENTAL = frozenset(
     {"_name_or_path", "transformers_version", "dtype", "torch_dtype", "use_cache"}
 )
 """Keys of a ``config.json`` that say nothing about what is computed."""
 MAX_KNOWN, MAX_KNOWN_CHARS = 4096, 8192
 """Texts whose token ids are remembered, and letters of the longest of them: 250 MB at most."""
+_OF_DATES = "aAbBcdHIjmMpSUwWxXyYfGuV"
+"""Letters behind ``%`` in formats of dates."""
+_TRIED = {
+    "user": ("user",),
+    "system": ("system", "user"),
+    "assistant": ("user", "assistant", "user"),
+}
+"""Turns with which a chat template is tried, by the role that they are about."""
 
 
 Texts: TypeAlias = Sequence[str | Sequence[int]]
@@ -49,15 +74,26 @@ class TextCodec:
 
     ``end_tokens`` are the ids that end an answer; the first is the tokenizer's own. The ids of the
     host are below ``vocab``, which is known once it is loaded. ``is_chat`` puts every prompt into
-    the host's chat template; it may be set at any time.
+    the host's chat template; it may be set at any time. ``date`` is the day that the template
+    prints, if it prints one.
+
+    Raises:
+        HostError: the tokenizer cannot be used, or for a chat the template.
     """
 
-    def __init__(self, folder: Path, config: ModelConfig, *, is_chat: bool = False) -> None:
+    def __init__(
+        self, folder: Path, config: ModelConfig, *, is_chat: bool = False, date: str = DATE
+    ) -> None:
         self.folder, self.is_chat, self.vocab = folder, is_chat, MAX_SIZE
+        with expected(f"a day such as {DATE}, got {date!r:.100}", ValueError, TypeError):
+            self._day = datetime.fromisoformat(date)
         self._config = {key: value for key, value in config.items() if key not in INCIDENTAL}
         path = folder / "tokenizer_config.json"
-        settings = check_fields(TokenizerFields, read_json(path), str(path))
-        is_plain = settings.tokenizer_class in PLAIN_TOKENIZERS
+        said = read_json(path)
+        settings = check_fields(TokenizerFields, said, str(path))
+        is_plain = settings.tokenizer_class in PLAIN_TOKENIZERS and not any(
+            said.get(key) for key in _NOT_PLAIN
+        )
         has_file = (folder / "tokenizer.json").is_file()
         self._backend = (
             self._plain_backend() if is_plain and has_file else self.tokenizer.backend_tokenizer
@@ -66,6 +102,8 @@ class TextCodec:
         self._backend.no_truncation()
         self._known: dict[bool, dict[str, np.ndarray]] = {True: {}, False: {}}
         self.end_tokens = self._find_ends(settings, check_fields(HostFields, config, "config.json"))
+        if is_chat:
+            _ = self._template
 
     @cached_property
     def tokenizer(self) -> PreTrainedTokenizerFast:
@@ -81,7 +119,20 @@ class TextCodec:
             hasattr(tokenizer, "backend_tokenizer"),
             f"a fast tokenizer (tokenizer.json) in {self.folder}: convert it first",
         )
+        template = tokenizer.chat_template
+        if isinstance(template, dict):
+            template = {name: self._dated(text) for name, text in template.items()}
+        tokenizer.chat_template = self._dated(template) if isinstance(template, str) else template
         return tokenizer
+
+    def _dated(self, template: str) -> str:
+        """Return a chat template with a macro in place of transformers' own function that tells
+        today; as data alone go into a template, none of ours can. The line end behind the macro
+        belongs to its block and leaves no trace."""
+        codes = [f"%{sign}{letter}" for sign in ("-", "") for letter in _OF_DATES]
+        filters = (f"|replace({code!r}, {self._day.strftime(code)!r})" for code in codes)
+        macro = f"{{% macro strftime_now(format) %}}{{{{ format{''.join(filters)} }}}}"
+        return f"{macro}{{% endmacro %}}\n{template}" if "strftime_now" in template else template
 
     def identity(self) -> bytes:
         """Return everything beside the weights that decides an answer: config, tokenizer, ends,
@@ -174,18 +225,61 @@ class TextCodec:
         Raises:
             HostError: the host has no chat template, or one that has no room for such turns.
         """
+        turns = messages(prompt)
+        in_parts, lost = self._template
+        gone = next((turn["role"] for turn in turns if turn["role"] in lost), None)
+        expect(
+            gone is None,
+            f"a chat template for turns of {gone}, got one that drops them: leave "
+            f"{'tasks.style.system' if gone == 'system' else 'earlier turns'} out",
+        )
+        return self._rendered(turns, in_parts=in_parts)
+
+    @cached_property
+    def _template(self) -> tuple[bool, frozenset[str]]:
+        """The chat template's want of parts instead of texts, and the roles whose turns it loses.
+
+        Raises:
+            HostError: there is none, or it loses what a user says.
+        """
         expect(
             self.tokenizer.chat_template,
             f"a chat template in {self.folder}, found none: set tasks.style.is_chat=false",
         )
-        turns = messages(prompt)
+        for in_parts in (False, True):
+            lost = frozenset(role for role in _TRIED if self._loses(role, in_parts=in_parts))
+            if "user" not in lost:
+                return in_parts, lost
+        self._rendered([{"role": "user", "content": "a"}], in_parts=False)  # says what is wrong
+        raise HostError(
+            f"expected a chat template in {self.folder} that shows what a user says, got one that "
+            "drops it: mend it, or set tasks.style.is_chat=false"
+        )
+
+    def _loses(self, role: str, *, in_parts: bool) -> bool:
+        """Return True if turns of a role leave no trace. A template that refuses them says so by
+        itself when they come."""
+        words = [f"quokka{place}" for place in range(len(_TRIED[role]))]
+        turns = [
+            {"role": who, "content": word} for who, word in zip(_TRIED[role], words, strict=True)
+        ]
+        try:
+            text = self._rendered(turns, in_parts=in_parts)
+        except HostError:
+            return role == "user"
+        return not all(word in text for word in words)
+
+    def _rendered(self, turns: Sequence[dict[str, str]], *, in_parts: bool) -> str:
         roles = dict.fromkeys(turn["role"] for turn in turns)
+        said = [
+            turn | {"content": [{"type": "text", "text": turn["content"]}]} if in_parts else turn
+            for turn in turns
+        ]
         what = f"a chat template for turns of {', '.join(roles)}"  # without paths: clients read it
-        # A template is a stranger's program.
         with expected(f"{what}: leave tasks.style.system out", Exception):
             # Hosts that can think aloud are asked not to: the reply limits leave no room for it.
             text = self.tokenizer.apply_chat_template(
-                turns, tokenize=False, add_generation_prompt=True, enable_thinking=False
+                said, tokenize=False, add_generation_prompt=True, enable_thinking=False
             )
         return str(text)
 

@@ -24,7 +24,7 @@ from symbiont_ecology.adapters.adapter import AdapterWeights, OptimizerState
 from symbiont_ecology.adapters.peft_files import read_peft, write_peft
 from symbiont_ecology.base.errors import AdapterError, HostError
 from symbiont_ecology.base.flops import HostShape
-from symbiont_ecology.base.registry import MAX_SLOTS
+from symbiont_ecology.base.registry import DATE, MAX_SLOTS
 from symbiont_ecology.base.types import (
     HOST_SLOT,
     Completions,
@@ -99,6 +99,7 @@ class HostKernel:
         dtype: str = "float32",
         memory_mb: float = 2048,
         is_chat: bool = False,
+        date: str = DATE,
         prefer_fused: bool = True,
     ) -> HostKernel:
         """Loads a host: ``"embedded"``, a local folder, or a name on the Hugging Face hub.
@@ -114,6 +115,7 @@ class HostKernel:
             memory_mb: megabytes that a batch may take beside host and slots; larger batches go in
                 pieces.
             is_chat: puts every prompt into the host's chat template.
+            date: the day that a chat template prints as today's, such as 2026-01-01.
             prefer_fused: False computes a Llama-like host through transformers as well.
 
         Raises:
@@ -128,7 +130,7 @@ class HostKernel:
         place, precision = find_device(device), find_dtype(dtype)
         folder = find_folder(name_or_path)
         config = read_model_config(folder)
-        codec = TextCodec(folder, config, is_chat=is_chat)
+        codec = TextCodec(folder, config, is_chat=is_chat, date=date)
         decoder = load_decoder(folder, config, place, precision, prefer_fused=prefer_fused)
         return cls(decoder, codec, slots=slots, rank=rank, targets=targets, memory_mb=memory_mb)
 

@@ -156,6 +156,12 @@ class HostFields(DecoderFields):
     text_config: DecoderFields | None = None
 
 
+class IndexFields(BaseModel):
+    """Fields of ``model.safetensors.index.json``: the file of each tensor."""
+
+    weight_map: dict[str, str]
+
+
 class RopeFields(BaseModel):
     """Fields of ``rope_parameters`` and ``rope_scaling``, which may be there for each kind of
     layer."""

@@ -22,6 +22,8 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat
 
 from symbiont_ecology.base.config_layers import merge, parse_override, read_layers, with_known_keys
 from symbiont_ecology.base.registry import (
+    DATE,
+    Date,
     LoraRank,
     Megabytes,
     Modest,
@@ -55,6 +57,7 @@ class HostConfig(BaseModel):
     dtype: Literal["float32", "bfloat16", "float16", "int8"] = "float32"  # int8: weights alone
     threads: Threads = 1  # of the CPU; another number may move logits in the last bits
     memory_mb: Megabytes = 2048  # for one batch; larger batches go in pieces
+    date: Date = DATE  # that a chat template prints as today's
     engine: Spec = "kernel"  # what answers: the kernel, or a server beside it
 
 

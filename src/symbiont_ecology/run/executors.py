@@ -44,7 +44,9 @@ class KernelSource:
         from symbiont_ecology.model.loading import read_model_config
 
         folder = find_folder(self.config.model)
-        codec = TextCodec(folder, read_model_config(folder), is_chat=self.is_chat)
+        codec = TextCodec(
+            folder, read_model_config(folder), is_chat=self.is_chat, date=self.config.date
+        )
         codec.vocab = vocab
         return codec
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 
-from gguf_models import make_wheel, tiny_llama, write_gguf
+from gguf_models import make_wheel, tiny, write_gguf
 from said import Symbiont
 from symbiont_ecology.base.errors import HostError
 from symbiont_ecology.extensions.hosts.packages import (
@@ -40,7 +40,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="module")
 def model() -> Any:
-    return tiny_llama()
+    return tiny()
 
 
 @pytest.fixture(scope="module")
@@ -157,7 +157,7 @@ def test_a_gguf_file_is_a_host_and_converted_once(file: Path, cache: Path) -> No
 
 def test_digits_stand_alone_where_the_model_was_trained_so(model: Any, tmp_path: Path) -> None:
     def tokens(kind: str) -> int:
-        file = write_gguf(model, tmp_path / f"{kind}.gguf", digits=kind)
+        file = write_gguf(model, tmp_path / f"{kind}.gguf", {"tokenizer.ggml.pre": kind})
         (ids,) = HostKernel.from_pretrained(file, slots=1, rank=2).encode(["a  1"])
         return len(ids)
 
@@ -186,7 +186,7 @@ def test_a_damaged_gguf_file_is_one_line(file: Path, tmp_path: Path, cache: Path
     ):
         assert hostile != whole
         torn.write_bytes(hostile)
-        with pytest.raises(HostError, match=r"^expected a causal language model in .*torn.gguf"):
+        with pytest.raises(HostError, match=r"^expected .*in .*torn.gguf"):
             find_folder(torn)
     with pytest.raises(HostError, match=r"expected a GGUF file, found none in 'none.gguf'"):
         find_folder("none.gguf")

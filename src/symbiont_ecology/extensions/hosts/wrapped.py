@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from symbiont_ecology.base.errors import HostError
 from symbiont_ecology.base.flops import HostShape
+from symbiont_ecology.model.architectures import ModelConfig
 from symbiont_ecology.model.backend.lowrank import Adapters, Shares, Site, dropping
 from symbiont_ecology.model.decoder import Prefill, Session
 from symbiont_ecology.model.dropout import Dropout
@@ -42,24 +43,37 @@ class TransformersLoader(HostLoader):
     """Loads a host as transformers reads and computes it: another library, with files from
     anyone."""
 
-    def load(self, folder: Path, device: torch.device, dtype: torch.dtype) -> WrappedDecoder:
-        from transformers import AutoModelForCausalLM
+    def load(
+        self,
+        config: ModelConfig,
+        tensors: Mapping[str, Tensor],
+        device: torch.device,
+        dtype: torch.dtype,
+    ) -> WrappedDecoder:
+        from transformers import CONFIG_MAPPING, MODEL_FOR_CAUSAL_LM_MAPPING
         from transformers.utils import logging
 
         logging.disable_progress_bar()  # the command line has its own
-        with expected(f"a causal language model in {folder} that transformers can load", Exception):
-            model, report = AutoModelForCausalLM.from_pretrained(
-                str(folder),
+        kind = config["model_type"]
+        with expected(f"a causal language model that transformers can load, got {kind}", Exception):
+            # A copy, for transformers writes into what lies in it.
+            settings = CONFIG_MAPPING[kind].from_dict(deepcopy(dict(config)))
+            made = MODEL_FOR_CAUSAL_LM_MAPPING[type(settings)]
+            if made.config_class is not type(settings):
+                settings = settings.get_text_config()
+            # No folder: transformers would look for adapters and for other weights in it.
+            model, report = made.from_pretrained(
+                None,
+                config=settings,
+                state_dict=dict(tensors),
                 dtype=dtype,
                 local_files_only=True,
-                trust_remote_code=False,
-                use_safetensors=True,
                 output_loading_info=True,
             )
         missing = min(report["missing_keys"], default=None)
         hint = "found none: download the weights again"
-        expect(missing is None, f"tensor {missing!r} in {folder}, {hint}")
-        with expected(f"a model in {folder} that transformers can compute", Exception):
+        expect(missing is None, f"tensor {missing!r} of the host, {hint}")
+        with expected(f"a {kind} model that transformers can compute", Exception):
             decoder = WrappedDecoder(model, device)
             ids = torch.zeros(1, 8, dtype=torch.int64, device=device)
             with torch.no_grad():  # a prompt, and a token behind it
@@ -96,6 +110,12 @@ class WrappedDecoder:
             linear_parameters=sum(d_in * d_out for (_, d_in, d_out), _ in linears) // layers,
             parameters=sum(parameter.numel() for parameter in model.parameters()),
         )
+        angles = getattr(config, "rope_parameters", None) or {}
+        if angles.get("rope_type") == "longrope":
+            # Beyond it, angles of all rows are others as soon as one of them is as long.
+            context = int(angles["original_max_position_embeddings"])
+            limit = min(self.shape.max_positions, context)
+            self.shape = replace(self.shape, max_positions=limit)
 
     def weights(self) -> dict[str, Tensor]:
         """Return every base weight by its name, tied weights once."""
