@@ -164,6 +164,9 @@ def test_a_run_is_neither_started_again_nor_made_another_one(
     assert f"symbiont resume {lived}" in symbiont("run", "steady", "--out", lived).error
     assert "can only change run.generations" in symbiont("resume", lived, "seed=4").error
     assert "no run in" in symbiont("resume", tmp_path / "nothing").error
+    for words in (["infer", "a"], ["resume"], ["export"], ["serve"], ["verify"], ["evoscope"]):
+        said = symbiont(words[0], lived.parent, *words[1:])
+        assert f"itself: name one within it, such as {lived}" in said.error
 
 
 def test_evaluate_leaves_the_run_alone_and_a_line_behind(

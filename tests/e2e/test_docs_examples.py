@@ -87,6 +87,12 @@ def test_the_library_examples_in_the_readme_run(
     assert Path("my-pack/README.md").is_file()
 
 
+def test_the_examples_of_the_python_reference_run(capsys: pytest.CaptureFixture[str]) -> None:
+    for example in fenced(ROOT / "docs" / "api.md", "python"):
+        exec(example, {})
+    assert capsys.readouterr().out
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
     targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))

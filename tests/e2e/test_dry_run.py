@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from lines import jsonl, rows
 from said import Symbiont
 from symbiont_ecology import Run, load_config
 from symbiont_ecology.model.locating import EMBEDDED_FOLDER
@@ -34,6 +35,20 @@ def test_a_dry_run_tells_memory_and_time_and_writes_nothing(
     assert "expected weights" in said.error
     said = symbiont("run", "steady", *small, "host.model=somebody/model", DRY)
     assert "not known: the host would be fetched first" in said.out
+
+
+def test_a_dry_run_tells_the_rows_of_data_and_which_are_too_long(
+    symbiont: Symbiont, tmp_path: Path
+) -> None:
+    path = jsonl(tmp_path / "quiz.jsonl", rows(100))
+    source = f"tasks.families=[{{kind: file, name: quiz, path: {path}}}]"
+    said = symbiont("run", "steady", source, "tasks.depths=null", DRY)
+    assert said.code == 0, said.err
+    assert re.search(r"rows of quiz +\d+ train, \d+ holdout, \d+ selection", said.out)
+    assert re.search(r"lengths +at most \d+ tokens with the reply; the host takes \d+\n", said.out)
+    jsonl(path, [*rows(100), {"prompt": "words " * 1000, "target": "x"}])
+    said = symbiont("run", "steady", source, "tasks.depths=null", DRY)
+    assert "shorten 1 of 101 rows, first 'words words" in said.out
 
 
 @pytest.mark.parametrize("budget", ["run.train_tokens=10000", "run.train_flops=6e10"])

@@ -13,6 +13,8 @@ from safetensors.numpy import load_file, save_file
 from hosts import add_chat_template, make_host, random_weights
 from lines import jsonl
 from said import Symbiont
+from symbiont_ecology.adapters.peft_files import warn_of_base
+from symbiont_ecology.base.errors import EcologyWarning
 from symbiont_ecology.model.kernel import HostKernel
 
 ROWS = [
@@ -111,6 +113,23 @@ def test_a_mistake_is_one_line_before_the_host_is_loaded(
     said = symbiont(*asked, *words)
     assert said.code == 2
     assert expected in said.error
+
+
+def test_an_adapter_of_another_model_is_one_line_of_warning(
+    symbiont: Symbiont, asked: list[object], adapter: Path, host: Path, tmp_path: Path
+) -> None:
+    mine = Path(shutil.copytree(adapter, tmp_path / "mine"))
+    config = json.loads((mine / "adapter_config.json").read_text())
+    config["base_model_name_or_path"] = "Qwen/Qwen2.5-0.5B"
+    (mine / "adapter_config.json").write_text(json.dumps(config))
+    other = shutil.copytree(host, tmp_path / "Llama-3-8B")
+    with pytest.warns(EcologyWarning, match=r"was made for Qwen/Qwen2.5-0.5B, and") as told:
+        symbiont(*asked[:-1], other, "--adapter", mine, "--max-samples", 1)
+    assert len(told) == 1
+    warn_of_base.cache_clear()
+    kernel = HostKernel.from_pretrained(tmp_path / "Llama-3-8B", slots=1)
+    with pytest.warns(EcologyWarning, match="was made for Qwen"):
+        kernel.attach(mine)
 
 
 def spoil(adapter: Path, folder: Path) -> None:

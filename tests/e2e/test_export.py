@@ -51,6 +51,8 @@ def test_an_adapter_that_is_scaled_is_scaled_in_peft_too(
     for name, delta in whole.items():
         assert delta.abs().max() > 0
         torch.testing.assert_close(scaled[name], 0.65 * delta)
+    assert symbiont("export", run, "--out", tmp_path / "again").code == 0
+    assert (tmp_path / "again" / "index.json").exists()
     assert symbiont("export", run, "--scale", "0").error.startswith("--scale: expected more than 0")
 
 

@@ -69,8 +69,13 @@ def test_a_prompt_that_cannot_be_written_down_is_refused(run: Run) -> None:
 
 
 def test_mistakes_are_named_before_anything_is_loaded(run: Run, tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="holds a run already"):
+    with pytest.raises(RunError, match=r"holds a run already: Run\.open\(") as caught:
         Run.start("base", folder=run.folder)
+    assert "--" not in str(caught.value)
+    with pytest.raises(RunError, match=f"itself: name one within it, such as {run.folder}$"):
+        Run.open(run.folder.parent)
+    with pytest.raises(RunError, match="knows no user 'nobody'"):
+        run.ask("math.add: 47+8", user="nobody")
     with pytest.raises(ConfigError, match="did you mean"):
         Run.start("base", "strategy.foundrs=2", folder=tmp_path / "typo")
     with pytest.raises(RunError, match="no run in"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from hosts import random_weights
 from runs import resume
 from symbiont_ecology import HostKernel, Run
 from symbiont_ecology.adapters.peft_files import read_peft
-from symbiont_ecology.base.errors import AdapterError, ConfigError, EcologyError
+from symbiont_ecology.base.errors import AdapterError, ConfigError, EcologyError, EcologyWarning
 
 WORLD = ("base", "tasks.families=[math.add]", "tasks.depths=[short]", "host.rank=4")
 
@@ -50,6 +51,17 @@ def test_each_adapter_is_a_founder_with_its_own_weights_and_rank(
         np.testing.assert_array_equal(one.weights.vector, brought.vector)
 
 
+def test_an_adapter_of_another_model_is_told_before_the_host_is_loaded(
+    folders: list[Path], tmp_path: Path
+) -> None:
+    path = folders[0] / "adapter_config.json"
+    config = json.loads(path.read_text()) | {"base_model_name_or_path": "Qwen/Qwen2.5-0.5B"}
+    path.write_text(json.dumps(config))
+    words = (*WORLD, immigration(*folders), "host.model=Qwen/Qwen2.5-1.5B")
+    with pytest.warns(EcologyWarning, match="was made for Qwen/Qwen2.5-0.5B, and"):
+        Run.start(*words, folder=tmp_path / "run")
+
+
 def test_a_run_goes_on_without_the_folders(
     kernel: HostKernel, folders: list[Path], tmp_path: Path
 ) -> None:
@@ -73,8 +85,12 @@ def test_a_run_goes_on_without_the_folders(
 def test_adapters_that_cannot_found_are_refused_in_one_line(
     change: str, kind: type[EcologyError], message: str, folders: list[Path], tmp_path: Path
 ) -> None:
-    words = (*WORLD, immigration(*folders), change)
+    def start() -> None:
+        run = Run.start(*WORLD, immigration(*folders), change, folder=tmp_path / "run")
+        if "ranks" in change:  # the others are found before the host is loaded
+            run.finish()
+
     with pytest.raises(kind, match=message) as caught:
-        Run.start(*words, folder=tmp_path / "run").finish()
+        start()
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "run/state.json").exists()

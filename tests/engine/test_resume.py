@@ -178,7 +178,7 @@ def test_a_run_that_another_process_founds_and_ends_meanwhile_is_not_founded_aga
         return ToyHost()
 
     monkeypatch.setattr("symbiont_ecology.run.run.build_host", loaded)
-    with pytest.raises(RunError, match="holds a run already: resume it"):
+    with pytest.raises(RunError, match="holds a run already"):
         start(toy_config(seed=4, generations=GENERATIONS), tmp_path / "run")
     assert trace(tmp_path / "run") == whole
 

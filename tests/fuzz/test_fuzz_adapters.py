@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
+from safetensors.numpy import save_file
 
 from mutations import Count, mutated, torn
 from symbiont_ecology.adapters import AdapterLayout, AdapterWeights
@@ -19,12 +21,22 @@ LAYOUT = AdapterLayout(
 )
 
 
-def test_an_adapter_of_any_kind_is_read_or_refused_in_one_line(cases: int, tmp_path: Path) -> None:
+@pytest.mark.filterwarnings("ignore::symbiont_ecology.base.errors.EcologyWarning")
+@pytest.mark.parametrize("is_of_mlx", [False, True], ids=["PEFT", "mlx"])
+def test_an_adapter_of_any_kind_is_read_or_refused_in_one_line(
+    is_of_mlx: bool, cases: int, tmp_path: Path
+) -> None:
     weights = AdapterWeights.random(LAYOUT, 2, 1.5, np.random.default_rng(0), b_std=1.0)
     peft.write_peft(tmp_path, weights, base_model="host")
     config_file, weights_file = tmp_path / peft.PEFT_CONFIG_FILE, tmp_path / peft.WEIGHTS_FILE
     config: Any = json.loads(config_file.read_text())
     config |= {"rank_pattern": {"q_proj": 2}, "alpha_pattern": {r"layers\.1.*": 3.0}}
+    if is_of_mlx:
+        config = {"model": "a/b", "lora_parameters": {"rank": 2, "scale": 1.5, "alpha": 2}}
+        tensors = {f"{name}.lora_a": a.T.copy() for name, a, _ in weights.factors()}
+        tensors |= {f"{name}.lora_b": b.T.copy() for name, _, b in weights.factors()}
+        weights_file = tmp_path / peft.MLX_WEIGHTS_FILE
+        save_file(tensors, weights_file)
     data = weights_file.read_bytes()
     size = int.from_bytes(data[:8], "little")
     header: Any = json.loads(data[8 : 8 + size])
@@ -50,6 +62,7 @@ def test_an_adapter_of_any_kind_is_read_or_refused_in_one_line(cases: int, tmp_p
             assert np.isfinite(read.delta(module)).all()
         assert peft.adapter_modules(tmp_path)
         assert 1 <= peft.stated_rank(tmp_path) <= 4096
+        peft.warn_of_base(tmp_path, f"org/{generator.random()}-1B")
 
     Count("adapters").run(cases, case)
 

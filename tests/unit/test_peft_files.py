@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,13 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from symbiont_ecology.adapters.adapter import AdapterLayout, AdapterWeights
-from symbiont_ecology.adapters.peft_files import read_peft, write_peft
-from symbiont_ecology.base.errors import AdapterError
+from symbiont_ecology.adapters.peft_files import (
+    MLX_WEIGHTS_FILE,
+    read_peft,
+    warn_of_base,
+    write_peft,
+)
+from symbiont_ecology.base.errors import AdapterError, EcologyWarning
 
 LAYOUT = AdapterLayout(
     (
@@ -136,6 +142,139 @@ def test_weights_of_another_host_or_of_none_are_refused(
     tmp_path: Path, factors: Factors, says: str
 ) -> None:
     assert says in refusal(write_by_hand(tmp_path, factors))
+
+
+MLX = {"fine_tune_type": "lora", "lora_parameters": {"rank": 2, "scale": 2.0, "keys": None}}
+
+
+def write_of_mlx(folder: Path, tensors: dict[str, np.ndarray], **config: Any) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "adapter_config.json").write_text(json.dumps(MLX | config))
+    save_file(tensors, folder / MLX_WEIGHTS_FILE)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        ({"fine_tune_type": "dora"}, "fine_tune_type 'dora'"),
+        ({"fine_tune_type": "full"}, "fine_tune_type 'full'"),
+        ({"use_dora": True}, "dora"),
+        ({"lora_parameters": None}, "rank"),
+        ({"lora_parameters": {"rank": 2}}, "numbers from -1e+06 to 1e+06 in scale"),
+        *(({"lora_parameters": {"rank": 2, "scale": one}}, "scale") for one in ("1", 10**400)),
+        *(({"lora_parameters": {"rank": one, "scale": 2}}, "rank") for one in (0, 10**400, "2")),
+        ({"lora_parameters": {"rank": 3, "scale": 2.0}}, "rank that adapter_config.json states"),
+    ],
+)
+def test_what_mlx_trains_beside_lora_is_refused_by_name(
+    tmp_path: Path, config: dict[str, Any], says: str
+) -> None:
+    tensors = {f"{Q}.lora_{side}": one.T.copy() for side, one in zip("ab", PAIR, strict=True)}
+    assert says in refusal(write_of_mlx(tmp_path, tensors, **config))
+
+
+def test_an_alpha_of_mlx_counts_nothing_or_is_refused_where_nobody_can_tell(tmp_path: Path) -> None:
+    tensors = {f"{Q}.lora_{side}": one.T.copy() for side, one in zip("ab", PAIR, strict=True)}
+    parameters = {"rank": 2, "scale": 2.0, "alpha": 16}
+    folder = write_of_mlx(tmp_path / "new", tensors, lora_parameters=parameters)
+    np.testing.assert_allclose(
+        read_peft(folder, LAYOUT).delta(Q), 2 * PAIR[1] @ PAIR[0], rtol=1e-5, atol=1e-6
+    )
+    old = write_of_mlx(tmp_path / "old", tensors)
+    (old / "adapter_config.json").write_text(json.dumps({"lora_parameters": parameters}))
+    assert "scale · alpha ÷ rank" in refusal(old)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "base_model.model.lm_head.lora_A.weight",
+        "base_model.model.lm_head.weight",
+        "base_model.model.lm_head.base_layer.weight",
+        "base_model.model.model.embed_tokens.lora_embedding_A",
+        "base_model.model.model.embed_tokens.weight",
+        "model.embed_tokens.lora_a",
+        "lm_head.lora_A.default.weight",
+        "base_model.model.transformer.wte.lora_embedding_B",
+    ],
+)
+def test_embeddings_and_heads_are_refused_by_name(tmp_path: Path, key: str) -> None:
+    folder = write_by_hand(tmp_path, some_factors(all_of_rank(2)))
+    save_file(_tensors(folder) | {key: np.ones((2, 4), np.float32)}, folder / WEIGHTS)
+    assert "train it without embeddings and heads" in refusal(folder)
+
+
+def test_a_file_with_two_adapters_or_one_twice_is_refused(tmp_path: Path) -> None:
+    folder = write_by_hand(tmp_path, some_factors(all_of_rank(2)))
+    whole = _tensors(folder)
+    key = f"base_model.model.{Q}.lora_A.weight"
+    for twin in (key.replace("A.weight", "A.other.weight"), f"_orig_mod.{key}"):
+        save_file(whole | {twin: whole[key]}, folder / WEIGHTS)
+        assert "one adapter in a file" in refusal(folder)
+
+
+def test_weights_beside_the_adapter_and_unsaved_shards_are_refused(tmp_path: Path) -> None:
+    folder = write_by_hand(tmp_path, some_factors(all_of_rank(2)))
+    (folder / "new_embeddings.safetensors").touch()
+    assert "more weights in new_embeddings" in refusal(folder)
+    (folder / "new_embeddings.safetensors").unlink()
+    save_file({name: np.zeros(0, np.float32) for name in _tensors(folder)}, folder / WEIGHTS)
+    assert "gather the shards" in refusal(folder)
+
+
+def test_a_folder_of_folders_says_where_the_adapter_is(tmp_path: Path) -> None:
+    inner = write_by_hand(tmp_path / "out" / "sft", some_factors(all_of_rank(2)))
+    assert f"take {inner}" in refusal(inner.parent)
+
+
+SMOL = "HuggingFaceTB/SmolLM2-135M-Instruct"
+CACHE = "/home/a/.cache/huggingface/hub/models--Qwen--Qwen2.5-0.5B/snapshots/12ab34cd56ef"
+
+
+@pytest.mark.parametrize(
+    ("base", "host", "is_told"),
+    [
+        (SMOL, "embedded", False),
+        (SMOL, "smollm2", False),
+        (SMOL, "/home/a/.cache/symbiont/hosts/smollm2", False),
+        (SMOL, "/home/a/hosts/SmolLM2-135M-Instruct-Q8_0-0123456789ab", False),
+        (SMOL, "models/SmolLM2-135M-Instruct-Q4_K_M.gguf", False),
+        (SMOL, "/models/smollm2-135m", False),
+        (SMOL, "/models/production", False),
+        (SMOL.lower(), SMOL, False),
+        ("unsloth/SmolLM2-135M-Instruct-bnb-4bit", SMOL, False),
+        ("mlx-community/SmolLM2-135M-Instruct-8bit", "/models/SmolLM2-135M-Instruct", False),
+        ("google/gemma-3-270m-it", "gemma3-270m", False),
+        ("Qwen/Qwen2.5-0.5B", CACHE, False),
+        (CACHE, "/models/Qwen2___5-0___5B", False),
+        ("unsloth/llama-3-8b-Instruct-bnb-4bit", "meta-llama/Meta-Llama-3-8B-Instruct", False),
+        ("unsloth/mistral-7b-bnb-4bit", "mistralai/Mistral-7B-v0.1", False),
+        ("Qwen/Qwen2.5-7B-Instruct-GPTQ-Int4", "Qwen/Qwen2.5-7B-Instruct", False),
+        ("unsloth/Qwen2.5-0.5B-unsloth-bnb-4bit", "Qwen/Qwen2.5-0.5B", False),
+        ("TheBloke/Llama-2-7B-fp16", "NousResearch/Llama-2-7b-hf", False),
+        *((base, SMOL, False) for base in ("", None, "gpt2", "./out/llama-7b", "/a/qwen-7b", "x")),
+        (SMOL, "Qwen/Qwen2.5-0.5B", True),
+        (SMOL, "/models/Qwen2.5-0.5B", True),
+        (SMOL, CACHE, True),
+        (SMOL, "models/Qwen2.5-0.5B-Q8_0.gguf", True),
+        (SMOL, "HuggingFaceTB/SmolLM2-135M", True),
+        ("Qwen/Qwen2.5-0.5B", "/models/Qwen2.5-0.5B-Instruct", True),
+        ("Qwen/Qwen2.5-0.5B", "Qwen/Qwen2.5-1.5B", True),
+        ("meta-llama/Llama-3.1-8B", "meta-llama/Llama-3-8B", True),
+        (CACHE, "/models/Qwen2.5-1.5B", True),
+    ],
+)
+def test_an_adapter_of_another_model_is_told_once_and_other_names_of_one_are_not(
+    tmp_path: Path, base: str | None, host: str, is_told: bool
+) -> None:
+    folder = write_by_hand(tmp_path, some_factors({Q: 2}), base_model_name_or_path=base)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        warn_of_base(folder, host)
+        warn_of_base(folder, host)
+    assert len(told) == is_told
+    assert all(issubclass(one.category, EcologyWarning) for one in told)
 
 
 def test_half_a_pair_and_unknown_tensors_are_refused(tmp_path: Path) -> None:

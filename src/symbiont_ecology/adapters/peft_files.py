@@ -1,12 +1,19 @@
-"""PEFT LoRA folders in and out, with numpy alone.
+"""LoRA folders of PEFT in and out, and of mlx-lm in, with numpy alone.
 
-A folder holds ``adapter_config.json`` and ``adapter_model.safetensors`` with the keys
+A folder of PEFT holds ``adapter_config.json`` and ``adapter_model.safetensors`` with the keys
 ``base_model.model.<module>.lora_A.weight`` ``(r, d_in)`` and ``….lora_B.weight`` ``(d_out, r)``.
-Modules may differ in rank and in alpha (``rank_pattern``, ``alpha_pattern``); here an adapter has
-one of each, so smaller ranks are padded with zeros and another scaling is folded into B: both leave
-ΔW as it was. What would change ΔW in a way that this library does not compute (DoRA, biases, whole
-modules) is refused. LoRA: arXiv:2106.09685; rsLoRA: arXiv:2312.03732; files:
-https://huggingface.co/docs/peft.
+Other writers leave the stem out, put an adapter's name before ``weight``, or names of wrappers of
+training between those of modules (``_orig_mod``), or train the text model by itself or within one
+that sees (``model``, ``language_model``): it is read all the same. Modules may differ in rank and
+in alpha (``rank_pattern``, ``alpha_pattern``); here an adapter has one of each, so smaller ranks
+are padded with zeros and another scaling is folded into B: both leave ΔW as it was.
+
+A folder of mlx-lm has ``lora_parameters`` in its config, and ``adapters.safetensors`` with
+``<module>.lora_a`` ``(d_in, r)`` and ``….lora_b`` ``(r, d_out)``: ΔW = scale · (a · b)ᵀ.
+
+What would change ΔW in a way that this library does not compute (DoRA, biases, whole modules,
+embeddings and heads) is refused. LoRA: arXiv:2106.09685; rsLoRA: arXiv:2312.03732; files:
+https://huggingface.co/docs/peft, https://github.com/ml-explore/mlx-lm.
 """
 
 from __future__ import annotations
@@ -14,8 +21,9 @@ from __future__ import annotations
 import json
 import math
 import re
+import warnings
 from collections.abc import Collection, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -24,7 +32,7 @@ from safetensors import SafetensorError, deserialize
 from safetensors.numpy import save
 
 from symbiont_ecology.adapters.adapter import AdapterLayout, AdapterWeights
-from symbiont_ecology.base.errors import AdapterError, RunError
+from symbiont_ecology.base.errors import AdapterError, EcologyWarning, RunError
 from symbiont_ecology.base.files import write_whole
 from symbiont_ecology.base.registry import MAX_RANK
 from symbiont_ecology.base.untrusted import PatternError, parse_json, read_pattern, read_regular
@@ -34,7 +42,7 @@ PeftConfig: TypeAlias = Mapping[str, Any]
 Pairs: TypeAlias = dict[str, tuple[np.ndarray, np.ndarray]]
 """A ``(r, d_in)`` and B ``(d_out, r)`` by module."""
 PEFT_CONFIG_FILE = "adapter_config.json"
-WEIGHTS_FILE = "adapter_model.safetensors"
+WEIGHTS_FILE, MLX_WEIGHTS_FILE = "adapter_model.safetensors", "adapters.safetensors"
 MAX_WEIGHTS_MB, MAX_PEFT_CONFIG_MB = 4096, 16
 """Size of a file of weights, and of a config."""
 MAX_ALPHA = 1e6
@@ -43,10 +51,27 @@ MAX_PATTERNS = 10_000
 """Modules with a rank or an alpha of their own."""
 GROUPS = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
 """Endings of modules that servers hold as one matrix."""
-_KEY = re.compile(r"base_model\.model\.(?P<module>.+)\.lora_(?P<side>[AB])\.weight")
+_KEY = re.compile(
+    r"(?:base_model\.model\.)?(?P<module>.+)\.lora_"
+    r"(?:(?P<side>[AB])(?:\.(?P<name>[^.]+))?\.weight|(?P<mlx>[ab]))"
+)
+_WRAPPERS = re.compile(r"\b(?:module|_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)\.")
+"""Names that DDP, torch.compile, FSDP and checkpointing put between those of modules."""
+_OUTER = re.compile(r"\b(?:model|language_model)\.")
+_OUTSIDE = re.compile(
+    r"lora_embedding_|(?:^|\.)(?:embed_tokens|lm_head|wte|wpe|embed_in|embed_out|word_embeddings)\."
+)
 _LAYER = re.compile(r"(?:^|\.)layers\.(\d+)\.")
 _LITERAL = re.compile(r"[\w.-]+")
 """Names of modules: as patterns, they mean themselves."""
+_CACHED = re.compile(r"models--[^/\\]+--([^/\\]+)[/\\]snapshots\b")
+_SIZE, _WORD = re.compile(r"\d+(?:\.\d+)*[bm]"), re.compile(r"\d+(?:\.\d+)*[a-z]*|[a-z]+")
+_FORMAT = re.compile(
+    r"(?<![a-z0-9])(?:meta|hf|unsloth|bnb|sharded|gguf|i1|ggml|gptq|awq|exl2|mlx|onnx|dwq|qat|"
+    r"dynamic|quantized|\d+bit|(?:nv|mx)?fp\d+|b?f\d+|nf4|int\d+|w\d+a\d+|i?q\d\w*|v0\.1|"
+    r"[0-9a-f]{12}.*)(?![a-z0-9])"
+)
+"""Words of names that say how a model is stored, or nothing; and the digest of a GGUF file."""
 _REFUSED = {
     "use_dora": "DoRA",
     "use_qalora": "QA-LoRA",
@@ -61,6 +86,10 @@ _REFUSED = {
     "arrow_config": "Arrow routing",
     "monteclora_config": "MonteCLoRA",
 }
+_BESIDE = ("new_embeddings.safetensors", "new_embeddings.bin", "non_lora_trainables.bin")
+"""Files of weights that belong to an adapter and are no LoRA."""
+_MLX_FIELD = "lora_parameters"
+"""Field by which a config of mlx-lm is known."""
 _BASE_CHANGING_STARTS = ("pissa", "olora", "corda", "loftq", "lora_ga")
 """Initialisations that also change the base weights: their factors mean nothing on the plain
 host."""
@@ -81,10 +110,12 @@ def read_peft(folder: str | Path, layout: AdapterLayout) -> AdapterWeights:
     """
     config, pairs = _read_whole(folder := Path(folder))
     sizes = {name: (d_in, d_out) for name, d_in, d_out in layout.modules}
+    names = {_core_name(name): name for name in sizes}
     # alpha 0 scales by nothing; only alpha_pattern could bring it back
     scaling = _scaling(config, "", int(config["r"])) or 1.0
     factors = {name: _nothing(d_in, d_out) for name, d_in, d_out in layout.modules}
-    for module, (a, b) in pairs.items():
+    for told, (a, b) in pairs.items():
+        module = told if told in sizes else names.get(_core_name(told), told)
         if module not in sizes:
             raise _refusal(
                 "modules of this host",
@@ -100,7 +131,7 @@ def read_peft(folder: str | Path, layout: AdapterLayout) -> AdapterWeights:
             )
             todo = "it was made for a host of another size"
             raise _refusal(f"{wanted} for {module}", got, folder, todo)
-        ratio = _scaling(config, module, len(a)) / scaling
+        ratio = _scaling(config, told, len(a)) / scaling
         with np.errstate(over="ignore"):  # what is too large is refused
             scaled = b if ratio == 1.0 else (b * ratio).astype(np.float32)
         peaks = (float(np.abs(side).max(initial=0)) for side in (a, scaled))
@@ -136,6 +167,30 @@ def stated_rank(folder: str | Path) -> int:
     """
     config = _read_config(Path(folder))
     return max(int(rank) for rank in (config["r"], *(config.get("rank_pattern") or {}).values()))
+
+
+@cache
+def warn_of_base(folder: str | Path, host: str) -> None:
+    """Warn, once, of an adapter whose config names another model than this host.
+
+    One model has many names: those of publishers, formats and precisions do not count, and a name
+    of a local folder need not be whole. A name without a size (``7B``) says too little.
+
+    Raises:
+        AdapterError: as ``stated_rank``.
+    """
+    base = str(_read_config(Path(folder)).get("base_model_name_or_path") or "")
+    made_for, own = _words_of(base), _words_of(host)
+    is_whole = _is_of_hub(host) or host.endswith(".gguf")
+    if not (made_for and own and _is_of_hub(base)):
+        return
+    if own != made_for if is_whole else not own <= made_for:
+        warnings.warn(
+            f"{folder} was made for {base}, and the host is {host}: on another model an adapter "
+            "means nothing",
+            EcologyWarning,
+            stacklevel=2,
+        )
 
 
 def write_peft(
@@ -269,6 +324,25 @@ def _layer(module: str) -> int:
     return int(match[1])
 
 
+def _core_name(module: str) -> str:
+    """Return a module's name as it is within the text model, whatever model that is part of."""
+    return _OUTER.sub("", module)
+
+
+def _is_of_hub(model: str) -> bool:
+    """Return True for a name of the Hugging Face hub, also as a folder of its cache."""
+    is_local = model.startswith((".", "/", "~")) or model.count("/") != 1 or "\\" in model
+    return _CACHED.search(model) is not None or not (is_local or Path(model).exists())
+
+
+def _words_of(model: str) -> set[str]:
+    """Return the words and numbers that tell models apart, of a name with a size."""
+    cached = _CACHED.search(model)
+    last = cached[1] if cached else re.split(r"[/\\]", model.rstrip("/\\"))[-1]
+    words = _WORD.findall(_FORMAT.sub(" ", last.lower().replace("___", ".")))
+    return set(words) if any(map(_SIZE.fullmatch, words)) else set()
+
+
 def _refusal(wanted: str, got: str, place: str | Path, todo: str = _EXPORT) -> AdapterError:
     return AdapterError(f"expected {wanted}, got {got} in {place}: {todo}")
 
@@ -276,11 +350,13 @@ def _refusal(wanted: str, got: str, place: str | Path, todo: str = _EXPORT) -> A
 def _read_whole(folder: Path) -> tuple[PeftConfig, Pairs]:
     """Return config and factors of an adapter that is whole by itself."""
     config = _read_config(folder)
-    pairs = _pairs(_read_tensors(folder), folder)
+    name = MLX_WEIGHTS_FILE if _MLX_FIELD in config else WEIGHTS_FILE
+    pairs = _pairs(_read_tensors(folder / name), folder)
     for module, (a, b) in pairs.items():
         if a.ndim != 2 or b.ndim != 2 or len(a) != b.shape[1] or not len(a):
-            shapes = f"{a.shape} and {b.shape}"
-            raise _refusal(f"A (r, d_in) and B (d_out, r) for {module}", shapes, folder)
+            shapes, is_empty = f"{a.shape} and {b.shape}", not (a.size and b.size)
+            todo = "gather the shards of the model when you save" if is_empty else _EXPORT
+            raise _refusal(f"A (r, d_in) and B (d_out, r) for {module}", shapes, folder, todo)
         if not (np.isfinite(a).all() and np.isfinite(b).all()):
             raise _refusal("finite weights", f"NaN or infinity in {module}", folder)
         if len(a) != _patterned(config, "rank_pattern", module, config["r"]):
@@ -293,16 +369,21 @@ def _read_config(folder: Path) -> PeftConfig:
     """Return the adapter's config; refused unless it is plain LoRA."""
     path = folder / PEFT_CONFIG_FILE
     if not path.is_file():
-        raise _refusal(f"a PEFT folder with {PEFT_CONFIG_FILE}", "none", folder, "check the path")
+        inner = sorted(folder.glob(f"*/{PEFT_CONFIG_FILE}"))
+        todo = f"take {inner[0].parent}" if inner else "check the path"
+        raise _refusal(f"a PEFT folder with {PEFT_CONFIG_FILE}", "none", folder, todo)
     try:
         config = parse_json(read_regular(path, MAX_PEFT_CONFIG_MB))
     except (OSError, ValueError) as error:
         raise _refusal("JSON", f"damaged text ({error})", path) from error
+    if isinstance(config, dict) and "peft_type" not in config and _MLX_FIELD in config:
+        config = _as_of_peft(config, path)
     if not isinstance(config, dict) or config.get("peft_type") != "LORA":
         kind = config.get("peft_type") if isinstance(config, dict) else type(config).__name__
         raise _refusal("a LORA adapter", f"peft_type {kind!r}", path, "only LoRA can be attached")
     start = str(config.get("init_lora_weights"))
     unusual = [meaning for field, meaning in _REFUSED.items() if config.get(field)]
+    unusual += [f"more weights in {name}" for name in _BESIDE if (folder / name).exists()]
     if config.get("bias", "none") != "none":
         unusual.append(f"bias {config['bias']!r}")
     if start.lower().startswith(_BASE_CHANGING_STARTS):
@@ -312,6 +393,28 @@ def _read_config(folder: Path) -> PeftConfig:
     _check_numbers(config, "r", "rank_pattern", 1, MAX_RANK, path)
     _check_numbers(config, "lora_alpha", "alpha_pattern", -MAX_ALPHA, MAX_ALPHA, path)
     return config
+
+
+def _as_of_peft(config: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """Return a config of mlx-lm in PEFT's words. What it scales by is ``scale`` alone; until June
+    2024, before it wrote ``fine_tune_type``, it was scale · alpha ÷ rank."""
+    parameters = config[_MLX_FIELD] if isinstance(config[_MLX_FIELD], dict) else {}
+    kind = "dora" if config.get("use_dora") else config.get("fine_tune_type", "lora")
+    if kind != "lora":
+        raise _refusal("plain LoRA", f"fine_tune_type {kind!r}", path, "train it with lora")
+    _check_numbers(parameters, "rank", "", 1, MAX_RANK, path)
+    _check_numbers(parameters, "scale", "", -MAX_ALPHA, MAX_ALPHA, path)
+    rank, scale = parameters["rank"], parameters["scale"]
+    if "fine_tune_type" not in config and parameters.get("alpha", rank) != rank:
+        raise _refusal(
+            "fine_tune_type beside alpha",
+            "none",
+            path,
+            "before June 2024 mlx-lm scaled by scale · alpha ÷ rank, since then by scale: write "
+            "what it was into scale, and remove alpha",
+        )
+    plain = {"peft_type": "LORA", "r": rank, "lora_alpha": scale * rank, _MLX_FIELD: parameters}
+    return {**plain, "base_model_name_or_path": config.get("model")}
 
 
 def _check_numbers(
@@ -325,24 +428,26 @@ def _check_numbers(
     for name, value in ((field, config.get(field)), *pattern.items()):
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if not (is_number and low <= value <= high):
-            wanted = f"numbers from {low:g} to {high:g} in {field} and {patterns}"
-            raise _refusal(wanted, f"{value!s:.60} for {name!s:.60}", path)
+            fields = " and ".join(filter(None, (field, patterns)))
+            wanted = f"numbers from {low:g} to {high:g} in {fields}"
+            raise _refusal(wanted, f"{value!r:.60} for {name!r:.60}", path)
 
 
-def _read_tensors(folder: Path) -> dict[str, np.ndarray]:
+def _read_tensors(path: Path) -> dict[str, np.ndarray]:
     """Return all tensors of the weights file as float32."""
-    path = folder / WEIGHTS_FILE
+    folder = path.parent
     if not path.is_file():
         todo = _EXPORT
         if any(folder.glob("*.bin")):
             todo = "pickled weights (.bin) can run code, save it with safe_serialization=True"
-        raise AdapterError(f"expected {WEIGHTS_FILE} in {folder}, found none: {todo}")
+        raise AdapterError(f"expected {path.name} in {folder}, found none: {todo}")
     if (megabytes := path.stat().st_size / 2**20) > MAX_WEIGHTS_MB:
         raise _refusal(f"at most {MAX_WEIGHTS_MB} MB of weights", f"{megabytes:.0f}", path)
     try:
         entries = deserialize(path.read_bytes())  # type: ignore[no-untyped-call]
     except (SafetensorError, OSError) as error:
-        raise _refusal("safetensors", f"a damaged file ({error})", path) from error
+        fault = " ".join(str(error).split())
+        raise _refusal("safetensors", f"a damaged file ({fault})", path) from error
     return {name: _as_float32(entry, name, path) for name, entry in entries}
 
 
@@ -359,12 +464,21 @@ def _as_float32(entry: Mapping[str, Any], name: str, path: Path) -> np.ndarray:
 def _pairs(tensors: Mapping[str, np.ndarray], folder: Path) -> Pairs:
     """Return the factors by module; everything else in the file is refused."""
     sides: dict[str, dict[str, np.ndarray]] = {}
+    names = set[str | None]()
     for key, tensor in tensors.items():
-        match = _KEY.fullmatch(key)
+        plain = _WRAPPERS.sub("", key)
+        if _OUTSIDE.search(plain):
+            wanted, todo = "adapters of linear layers", "train it without embeddings and heads"
+            raise _refusal(wanted, repr(key), folder, todo)
+        match = _KEY.fullmatch(plain)
         if match is None:
-            wanted = "keys base_model.model.<module>.lora_A.weight"
-            raise _refusal(wanted, repr(key), folder)
-        sides.setdefault(match["module"], {})[match["side"]] = tensor
+            wanted, todo = "keys base_model.model.<module>.lora_A.weight", "train LoRA alone"
+            raise _refusal(wanted, repr(key), folder, todo)
+        names.add(match["name"])
+        side, pair = match["side"] or match["mlx"].upper(), sides.setdefault(match["module"], {})
+        if side in pair or len(names) > 1:
+            raise _refusal("one adapter in a file", f"{key!r} beside others", folder)
+        pair[side] = tensor if match["side"] else tensor.T
     for module, pair in sides.items():
         if len(pair) != 2:
             wanted = f"lora_A and lora_B for {module}"

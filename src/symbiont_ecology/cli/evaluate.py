@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from symbiont_ecology.base.errors import AdapterError, ConfigError, RunError
-from symbiont_ecology.base.registry import did_you_mean
+from symbiont_ecology.base.errors import AdapterError, ConfigError
 from symbiont_ecology.cli import console, options
 from symbiont_ecology.cli.options import argument, option
 
@@ -133,11 +132,17 @@ def _check_fit(adapter: Path, host: str) -> None:
         AdapterError: it is one of these.
         HostError: the host is not on this machine.
     """
-    from symbiont_ecology.adapters.peft_files import GROUPS, adapter_modules, ending_of
+    from symbiont_ecology.adapters.peft_files import (
+        GROUPS,
+        adapter_modules,
+        ending_of,
+        warn_of_base,
+    )
     from symbiont_ecology.model.locating import check_is_here, local_folder, read_json
 
     modules, place = adapter_modules(adapter), local_folder(host)
     check_is_here(host)
+    warn_of_base(adapter, host)
     width = read_json(place / "config.json").get("hidden_size") if place else None
     for module, (d_in, _) in modules.items():
         if width not in (None, d_in) and ending_of(module) in chain(*GROUPS):
@@ -170,14 +175,8 @@ def infer(
             raise ConfigError(f"--routing: expected none beside --user, got {routing!r}")
         way = "user"
     run = console.open_run(folder, host)
-    users = run.state.users
     if user is None and run.config.learns_from_log:
         raise ConfigError(f"infer: {folder} learned from a log: expected who asks, --user ID")
-    if user is not None and user not in users:
-        hint = did_you_mean(user, users)
-        raise RunError(
-            f"{folder} knows no user {user!r};{hint} it has {len(users)}: {', '.join(users):.80}"
-        )
     text = sys.stdin.read() if prompt == "-" else prompt
     check_whole([text], "infer")
     rollout = run.ask(text, way, max_new_tokens, user or "")
@@ -188,7 +187,9 @@ def infer(
 
 def export(
     folder: options.RunFolder,
-    to: Annotated[Path | None, option("Folder to write to.", default="DIR/export")] = None,
+    out: Annotated[
+        Path | None, option("Folder to write to.", "--out", "--to", default="DIR/export")
+    ] = None,
     elites: Annotated[bool, option("Also write the best of each cell or user.")] = False,
     reader: Annotated[str, option("What loads them: symbiont list readers.", "--for")] = "peft",
     scale: Annotated[float, option("Multiply ΔW; 0.65 keeps more of the model.")] = 1.0,
@@ -201,7 +202,7 @@ def export(
     loader = readers.build(reader)
     if not 0 < scale <= 100:
         raise ConfigError(f"--scale: expected more than 0 and at most 100, got {scale:g}")
-    run, target = console.open_run(folder, host), to or folder / "export"
+    run, target = console.open_run(folder, host), out or folder / "export"
     console.prepare(target / INDEX_FILE)
     names = export_run(run, target, with_elites=elites, is_portable=loader.is_portable, scale=scale)
     print(f"{len(names)} adapters in {target}, described in {target / INDEX_FILE}")

@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from itertools import count
 from pathlib import Path
@@ -25,6 +26,8 @@ from symbiont_ecology.cli import console, options
 if TYPE_CHECKING:
     from symbiont_ecology import Run
     from symbiont_ecology.run.config import RunConfig
+    from symbiont_ecology.run.runtime import Host
+    from symbiont_ecology.tasks.data import DataTask
 
 ENDING = "finishing this generation (Ctrl-C again stops at once)"
 AT_ONCE = "stopped at once: what came after the last checkpoint is lived again"
@@ -40,12 +43,16 @@ def run(
     """Start a run. Ctrl-C ends it after the generation; symbiont resume goes on."""
     console.tell_loading(quiet or dry_run)
     from symbiont_ecology import Run
+    from symbiont_ecology.ecology.state import STATE_FILE
 
     resolved = checked_config(config, overrides)
     folder = out or free_folder(config_name(config))
     if dry_run:
         tell_run_plan(resolved, folder)
     else:
+        if os.path.exists(folder / STATE_FILE):  # no error where a name is too long
+            again = console.command_line("resume", folder)
+            raise RunError(f"{folder} holds a run already: {again}, or choose another --out")
         started = Run.start(resolved, folder=folder)
         live(started, quiet)
         finish(started, quiet)
@@ -148,7 +155,7 @@ def checked_config(name: str, overrides: list[str] | None) -> RunConfig:
     from symbiont_ecology.run.build import check
 
     config = load_config(name, overrides or ())
-    check(config)
+    check(config, is_new=True)
     check_is_here(config.host.model)
     if (holdout := config.run.final_holdout) is not None:  # a bad file costs nothing
         read_items(Path(holdout))
@@ -192,6 +199,7 @@ def tell_run_plan(config: RunConfig, folder: Path) -> None:
     from symbiont_ecology.base.registry import kind_of
     from symbiont_ecology.ecology.strategies import strategies
     from symbiont_ecology.run.build import mixture
+    from symbiont_ecology.tasks.data import DataTask
 
     mix, host, loop = mixture(config), config.host, config.run
     rows = strategies.build(config.strategy).max_rows(mix)
@@ -203,15 +211,48 @@ def tell_run_plan(config: RunConfig, folder: Path) -> None:
         "length": " or ".join([f"{loop.generations} generations", *ends]),
         "folder": str(folder),
     }
-    if host.model != "embedded":
-        facts |= _estimate(config)
+    data = [task for task in mix.tasks if isinstance(task, DataTask)]
+    facts |= {f"rows of {task.name}": _rows_of(task) for task in data}
+    if data or host.model != "embedded":
+        facts |= _estimate(config, data)
     console.tell_facts(facts)
     print("the config is fine; nothing was done")
 
 
-def _estimate(config: RunConfig) -> dict[str, str]:
-    """Return memory and hours of a run, from a few seconds of its own work on its host; nothing of
-    one whose weights are not on this machine."""
+def _rows_of(task: DataTask) -> str:
+    """Return how many rows a task has, and which splits they fall into."""
+    from symbiont_ecology.tasks.logs import LogTask
+
+    if isinstance(task, LogTask):
+        accepted = sum(row.is_accepted for row in task.log)
+        return f"{len(task.log)} replies to {len(task.users)} users, {accepted} accepted"
+    counts = Counter(task.split(line) for line in task.lines)
+    return ", ".join(f"{count} {split}" for split, count in counts.most_common())
+
+
+def _lengths(host: Host, data: Sequence[DataTask]) -> str:
+    """Return the most tokens that a row takes with its reply, and which rows are too long."""
+    from symbiont_ecology.tasks.logs import LogTask
+
+    texts = dict[str, int]()  # each with the room that its reply may need
+    for task in data:
+        if isinstance(task, LogTask):
+            texts |= {row.prompt + row.reply: 0 for row in task.log}
+        else:
+            items = (task.item(line.question, line.depth) for line in task.lines)
+            texts |= {item.prompt: item.reply_limit for item in items}
+    ids = host.encode([*texts])
+    sizes = [len(one) + room for one, room in zip(ids, texts.values(), strict=True)]
+    most = host.shape.max_positions
+    said = f"at most {max(sizes)} tokens with the reply; the host takes {most}"
+    if too_long := [text for text, size in zip(texts, sizes, strict=True) if size > most]:
+        said += f": shorten {len(too_long)} of {len(texts)} rows, first {too_long[0]!r:.60}"
+    return said
+
+
+def _estimate(config: RunConfig, data: Sequence[DataTask]) -> dict[str, str]:
+    """Return lengths of data, and memory and hours of a run, from a few seconds of its own work on
+    its host; nothing of one whose weights are not on this machine."""
     from symbiont_ecology.model.loading import find_dtype, weight_bytes, weight_files
     from symbiont_ecology.model.locating import local_folder
     from symbiont_ecology.run.build import build_host
@@ -223,10 +264,13 @@ def _estimate(config: RunConfig) -> dict[str, str]:
         return {"memory and time": "not known: the host would be fetched first"}
     need = weight_bytes(weight_files(folder), find_dtype(host.dtype)) / 1e6
     memory = f"{need:.0f} MB for the host, at most {host.memory_mb:.0f} MB for a batch"
+    lengths = dict[str, str]()
     print(f"timing {host.model} for some seconds …", file=sys.stderr, flush=True)
     try:
-        generation, whole = estimate_run(config, build_host(config))
+        kernel = build_host(config)
+        lengths = {"lengths": _lengths(kernel, data)} if data else {}
+        generation, whole = estimate_run(config, kernel)
     except HostError as error:  # a plan may be made on another machine than the run
-        return {"memory": memory, "time": f"not measured: {error}"}
+        return {**lengths, "memory": memory, "time": f"not measured: {error}"}
     time = f"{generation:.3g} s for a generation, {whole / 3600:.2g} hours for the run, here"
-    return {"memory": memory, "time": time}
+    return {**lengths, "memory": memory, "time": time}

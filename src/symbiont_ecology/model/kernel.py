@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from symbiont_ecology.adapters.adapter import AdapterWeights, OptimizerState
-from symbiont_ecology.adapters.peft_files import read_peft, write_peft
+from symbiont_ecology.adapters.peft_files import read_peft, warn_of_base, write_peft
 from symbiont_ecology.base.errors import AdapterError, HostError
 from symbiont_ecology.base.flops import HostShape
 from symbiont_ecology.base.registry import DATE, MAX_SLOTS
@@ -185,7 +185,7 @@ class HostKernel:
         return weights
 
     def attach(self, peft_folder: str | Path) -> int:
-        """Reads a PEFT LoRA folder into the first free slot and returns its number.
+        """Reads a LoRA folder of PEFT or mlx-lm into the first free slot and returns its number.
 
         Raises:
             AdapterError: the folder cannot be used, or no slot is free.
@@ -194,6 +194,7 @@ class HostKernel:
         if not free:
             raise AdapterError(f"expected a free slot, all {self.slots} are taken: detach one")
         self.place(free[0], read_peft(peft_folder, self.layout))
+        warn_of_base(peft_folder, self.name_or_path)
         return free[0]
 
     def detach(self, slot: int) -> None:

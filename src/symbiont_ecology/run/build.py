@@ -65,7 +65,7 @@ def components(config: RunConfig) -> Components:
     )
 
 
-def check(config: RunConfig) -> None:
+def check(config: RunConfig, *, is_new: bool = False) -> None:
     """Build every part but the host, so that a mistake is found before a model is loaded.
 
     Raises:
@@ -79,6 +79,9 @@ def check(config: RunConfig) -> None:
         engines.build(config.host.engine).check(config.host.slots)
         check_trackers(config.run.report_to)
         parts.strategy.check(config.host.rank, parts.learning_rule)
+        if is_new and isinstance(parts.strategy, Ecology):
+            for mechanism in parts.strategy.built_mechanisms:
+                mechanism.check(config.host.rank, config.host.model)
         faults = [
             *_misfits(config, parts),
             *_misfits_of_style(config, parts.style, mix),

@@ -197,14 +197,24 @@ def check_free(folder: Path) -> None:
     """
     if os.path.exists(folder / STATE_FILE):  # no error where a name is too long
         raise RunError(
-            f"{folder} holds a run already: resume it (symbiont resume {folder}) or choose another "
-            "--out"
+            f"{folder} holds a run already: Run.open({str(folder)!r}) goes on with it; or choose "
+            "another folder"
         )
     if any(os.path.exists(folder / name) for name in TRACES):
         raise RunError(
             f"{folder / STATE_FILE} is missing, and generations were lived there: symbiont verify "
             f"{folder} --repair goes back to the checkpoint before it; or choose another folder"
         )
+
+
+def no_run(folder: Path) -> RunError:
+    """Return the error of a folder that holds no run, and perhaps several, as a comparison's."""
+    is_there = os.path.isdir(folder)  # which a name that is too long is not
+    inner = sorted(path.parent for path in folder.glob(f"*/{CONFIG_FILE}")) if is_there else []
+    if not inner:
+        return RunError(f"no run in {folder}: expected a {CONFIG_FILE} there")
+    named = ", ".join(map(str, inner[:3]))
+    return RunError(f"no run in {folder} itself: name one within it, such as {named}")
 
 
 def read_config(
@@ -218,7 +228,7 @@ def read_config(
     """
     path = folder / CONFIG_FILE
     if not os.path.isfile(path):  # which a name that is too long for a file is not
-        raise RunError(f"no run in {folder}: expected a {CONFIG_FILE} there")
+        raise no_run(folder)
     config = load_config(path, overrides, runs_plugins=runs_plugins)
     if runs_plugins and (folder / STATE_FILE).exists():
         check_not_edited(path, {override.partition("=")[0].strip() for override in overrides})

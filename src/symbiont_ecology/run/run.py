@@ -27,7 +27,7 @@ from symbiont_ecology.base.errors import ConfigError, DataError, HostError, RunE
 from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.events import Event
 from symbiont_ecology.base.files import free_folder, stamp_of
-from symbiont_ecology.base.registry import kind_of
+from symbiont_ecology.base.registry import did_you_mean, kind_of
 from symbiont_ecology.base.types import OrganelleId, is_text
 from symbiont_ecology.ecology import EcologyState, Organelle, Rollout
 from symbiont_ecology.ecology.state import STATE_FILE, load_state
@@ -107,7 +107,7 @@ class Run:
         if not isinstance(config, RunConfig):
             name, config = config_name(config), load_config(config, overrides)
         place = free_folder(name) if folder is None else Path(folder)
-        check(config)
+        check(config, is_new=True)
         check_free(place)
         return cls(place, config, host)
 
@@ -133,9 +133,9 @@ class Run:
                 )
         place = Path(folder)
         config = read_config(place, overrides)
-        if not (place / STATE_FILE).exists():
+        if is_new := not (place / STATE_FILE).exists():
             check_free(place)
-        check(config)
+        check(config, is_new=is_new)
         check_data(config, place)
         return cls(place, config, host)
 
@@ -258,9 +258,15 @@ class Run:
 
         Raises:
             DataError: the prompt cannot be written in UTF-8.
+            RunError: the run does not know the user.
         """
         if not is_text(prompt):
             raise DataError("expected a prompt in UTF-8, got bytes that are none")
+        if user and user not in (users := self.state.users):
+            hint, known = did_you_mean(user, users), ", ".join(users)
+            raise RunError(
+                f"{self.folder} knows no user {user!r};{hint} it has {len(users)}: {known:.80}"
+            )
         routing = routing or ("user" if user else "learned")
         return self.loaded.answer(prompt, self.host, routing, max_new_tokens, user)
 

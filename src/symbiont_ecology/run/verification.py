@@ -33,7 +33,7 @@ def parts_of(folder: Path) -> dict[str, str]:
         RunError: the folder holds no run, or another process is writing to it.
     """
     if not any((folder / name).exists() for name in (STATE_FILE, *living.TRACES)):
-        raise RunError(f"no run in {folder}: expected a checkpoint there; symbiont run makes one")
+        raise living.no_run(folder)
     checks: dict[str, Callable[[Path], object]] = {
         STATE_FILE: _check_state,
         PROVENANCE_FILE: read_provenance,

@@ -148,7 +148,7 @@ def test_mistakes_are_one_line_before_a_model_loads(
 ) -> None:
     for words, code, message in (
         ([folder, "--address", "0.0.0.0"], 2, "--address"),
-        ([folder, "--keys", tmp_path / "none"], 2, "cannot read the keys"),
+        ([folder, "--keys", tmp_path / "none"], 2, f"symbiont key {tmp_path / 'none'} makes one"),
         (["steady"], 2, "no users"),
         ([folder, "seed=3"], 2, "config is fixed"),
         ([tmp_path], 1, "no run in"),

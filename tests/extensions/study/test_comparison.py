@@ -187,6 +187,16 @@ def test_every_part_of_a_suite_makes_a_page(
     tell_comparison(summary)
 
 
+def test_few_seeds_are_named_as_the_reason_of_a_large_q(
+    left: list[dict[str, Any]], whole: Results, capsys: pytest.CaptureFixture[str]
+) -> None:
+    few = summarise(made_up_results(protocol(8), [row for row in left if row["seed"] < 3]))
+    tell_comparison(few)
+    for told in (page_of(few, []), capsys.readouterr().out):
+        assert "From so few seeds (3) q cannot be below 0.25" in told
+    assert "q cannot be below" not in page_of(summarise(whole), [])
+
+
 def test_names_cannot_break_a_table(left: list[dict[str, Any]]) -> None:
     odd = protocol(8)
     odd["arms"]["twin"]["about"] = "alike | or not\nat all"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from symbiont_ecology.adapters.peft_files import read_peft, stated_rank
+from symbiont_ecology.adapters.peft_files import read_peft, stated_rank, warn_of_base
 from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.base.types import BlobRef, OrganelleId
 from symbiont_ecology.ecology import Decision, Found
@@ -38,18 +38,21 @@ class Immigration(Mechanism):
 
     adapters: tuple[str, ...] = ()  # PEFT folders, from where the command is typed
 
+    def check(self, rank: int, host: str) -> None:
+        for adapter in self.adapters:
+            if (needed := stated_rank(adapter)) > rank:
+                raise ConfigError(
+                    f"host.rank: expected at least {needed}, the rank of {adapter}, got {rank}"
+                )
+            warn_of_base(adapter, host)
+
     def found(self, context: StrategyContext, room: Room) -> Sequence[Decision]:
         if len(self.adapters) > room.places:
             raise ConfigError(
                 f"strategy.mechanisms.immigration: expected at most {room.places} adapters, for "
                 f"which strategy.capacity and strategy.ranks have room, got {len(self.adapters)}"
             )
-        for adapter in self.adapters:
-            if (rank := stated_rank(adapter)) > context.rank:
-                raise ConfigError(
-                    f"host.rank: expected at least {rank}, the rank of {adapter}, got "
-                    f"{context.rank}"
-                )
+        self.check(context.rank, host="")  # where nobody did before the host was loaded
         return [
             FoundFromFolder(dict(room.traits), context.rank, operator="immigrant", folder=folder)
             for folder in self.adapters

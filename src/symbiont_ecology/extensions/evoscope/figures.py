@@ -54,16 +54,17 @@ Source = Run | History | str | Path
 
 
 def curves(run: Source, ax: Axes | Figure | None = None) -> Axes:
-    """Draw right answers in percent, smoothed, and the number of organelles alive; births and
-    deaths are marked."""
+    """Draw right answers in percent (accepted ones where users ask), smoothed, and the number of
+    organelles alive; births and deaths are marked."""
     history, ax = _history(run), _axes(ax, 3.4)
     columns = Frames.of(history.generation, MAX_COLUMNS)
     ends, shares = np.array(columns.ends), _smooth_shares(history, columns)
     ax.plot(ends, shares, "o-"[columns.count > 1 :], color=RIGHT, lw=1.8, zorder=3)
-    ax.set(ylim=(0, 100), ylabel="right answers, %")
+    word = "accepted" if any(act.user for act in history.whole_acts) else "right"
+    ax.set(ylim=(0, 100), ylabel=f"{word} answers, %")
     ax.grid(alpha=0.25)
     _mark_changes(ax, history)
-    about = f"right answers of the {columns.width * (2 * SMOOTHED + 1)} generations around each"
+    about = f"{word} answers of the {columns.width * (2 * SMOOTHED + 1)} generations around each"
     _finish(ax, history, f"Answers and population: {about}")
     if history.is_alone:
         return ax
@@ -72,7 +73,7 @@ def curves(run: Source, ax: Axes | Figure | None = None) -> Axes:
     beside.step(ends, alive, where="post", color=ALIVE, lw=1.3)
     beside.set(ylim=(0, top), ylabel="organelles alive")
     beside.yaxis.set_major_locator(MaxNLocator(integer=True))
-    handles = [Line2D([], [], color=RIGHT, label="right")]
+    handles = [Line2D([], [], color=RIGHT, label=word)]
     handles += [Line2D([], [], color=ALIVE, label="alive")]
     for name, mark, colour, above in (("births", "^", BORN, 0.03), ("deaths", "v", DIED, -0.03)):
         places = sorted({columns.at(e.generation) for e in history.ends if getattr(e, name)})

@@ -11,7 +11,7 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from symbiont_ecology.base.errors import ConfigError, MissingExtraError, RunError
+from symbiont_ecology.base.errors import ConfigError, DataError, MissingExtraError, RunError
 from symbiont_ecology.cli.console import command_line
 from symbiont_ecology.cli.options import Overrides, argument, option, resumable_folder
 
@@ -101,6 +101,8 @@ def _keys(path: Path | None, address: str) -> ApiKeys | None:
     """Return the keys of a file; an address that others can reach needs some."""
     from symbiont_ecology.extensions.serve.limits import ApiKeys
 
+    if path is not None and not path.exists():
+        raise DataError(f"no keys in {path}: {command_line('key', path)} makes one")
     if path is None and address not in LOOPBACK_ADDRESSES:
         raise ConfigError(
             f"--address {address}: others can reach it, so expected --keys FILE; symbiont key FILE "
@@ -140,7 +142,7 @@ def _run(name: str, overrides: list[str], out: Path | None) -> tuple[RunConfig, 
     from symbiont_ecology.extensions.serve.service import check_served
     from symbiont_ecology.run.build import check
     from symbiont_ecology.run.config import load_config
-    from symbiont_ecology.run.open_run import CONFIG_FILE, read_config
+    from symbiont_ecology.run.open_run import CONFIG_FILE, no_run, read_config
     from symbiont_ecology.run.provenance import check_data
 
     folder = Path(name)
@@ -152,7 +154,7 @@ def _run(name: str, overrides: list[str], out: Path | None) -> tuple[RunConfig, 
         if out is not None and out.resolve() != folder.resolve():
             raise ConfigError(f"{folder} is a run already, and stays there: leave --out out")
     elif folder.is_dir():
-        raise RunError(f"no run in {name}: expected a {CONFIG_FILE} there")
+        raise no_run(folder)
     else:
         config, folder = load_config(name, overrides), out or free_folder("service")
         if not is_free_for(folder, config, "generations"):  # a service has no last one

@@ -320,7 +320,7 @@ def tell_comparison(summary: Summary) -> None:
     budget."""
     import pandas as pd
 
-    from symbiont_ecology.extensions.study.pack import NO_VALUE, claim, spread
+    from symbiont_ecology.extensions.study.pack import NO_VALUE, claim, least_q, spread
 
     largest, main = summary.largest, summary.protocol.main
     lives = {arm: own[largest] for arm, own in summary.arms.items() if largest in own}
@@ -336,6 +336,8 @@ def tell_comparison(summary: Summary) -> None:
         print(made.fillna(NO_VALUE).rename_axis(columns=title).to_string())
     if min(summary.seeds.values()) < 2:
         print("one seed says nothing about others: intervals are over questions alone")
+    if said := least_q(tests):
+        print(said)
 
 
 def _usual_rates(config: RunConfig) -> Sequence[float]:

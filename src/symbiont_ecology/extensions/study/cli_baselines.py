@@ -27,7 +27,7 @@ def baselines(
 ) -> None:
     """Ask a run what evaluate asks, and beside it an SFT adapter. Its evaluations.jsonl gets new
     lines."""
-    from symbiont_ecology.adapters.peft_files import stated_rank
+    from symbiont_ecology.adapters.peft_files import stated_rank, warn_of_base
     from symbiont_ecology.evaluate.measure import LoadedRun
     from symbiont_ecology.evaluate.routings import routings
     from symbiont_ecology.extensions.study.baselines import BaselineSpec, compare_with_baselines
@@ -45,6 +45,8 @@ def baselines(
         run = LoadedRun.of_run(folder)
         items = spec.items(run)
         routings.build(spec.routing)
+        if sft is not None:
+            warn_of_base(sft, host or run.config.host.model)
         model = console.open_run(folder, host, 0 if sft is None else stated_rank(sft)).host
         with console.asking() as progress:
             found = compare_with_baselines(run, spec, items, model, progress)

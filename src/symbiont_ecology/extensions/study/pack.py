@@ -28,7 +28,7 @@ from symbiont_ecology.base.files import write_whole
 from symbiont_ecology.base.statistics import Interval
 from symbiont_ecology.base.untrusted import parse_json
 from symbiont_ecology.ecology import HOST
-from symbiont_ecology.extensions.study.comparison import SEEDS_NEEDED, Difference, summarise
+from symbiont_ecology.extensions.study.comparison import SEEDS_NEEDED, Difference, Views, summarise
 from symbiont_ecology.extensions.study.figures import draw_all, draw_worlds
 from symbiont_ecology.extensions.study.measures import NO_SHARES
 from symbiont_ecology.extensions.study.outcomes import Outcome, Tuning, parse_outcomes
@@ -203,6 +203,19 @@ def claim(difference: Difference | None, scale: float = 100, form: str = "+.1f")
     return f"{text} q={difference.p_adjusted:.2g}"
 
 
+def least_q(views: Views[Difference]) -> str:
+    """Return why no difference can be claimed, where there are too few seeds for it; else
+    nothing."""
+    seeds = min((len(one.seeds) for tests in views.values() for one in tests.values()), default=6)
+    if (least := 2 / 2**seeds) < 0.05:
+        return ""
+    return (
+        f"From so few seeds ({seeds}) q cannot be below {least:.2g}, however far from 0 an "
+        "interval is: it asks whether all seeds go the same way. To claim a difference takes 6 "
+        "seeds or more."
+    )
+
+
 def of_measure(value: Interval | None, measure: str) -> str:
     """Return a mean with its interval, in the unit of its measure."""
     if value is not None and measure == "flops":
@@ -217,7 +230,7 @@ PAGES = Environment(
     lstrip_blocks=True,
     autoescape=False,  # Markdown; ``table_cell`` keeps tables whole
 )
-PAGES.globals |= {"host": HOST, "seeds_needed": SEEDS_NEEDED}
+PAGES.globals |= {"host": HOST, "seeds_needed": SEEDS_NEEDED, "least_q": least_q}
 PAGES.filters |= {
     "cell": table_cell,
     "claim": claim,

@@ -32,6 +32,13 @@ class Mechanism:
     wants: ClassVar[frozenset[Want]] = frozenset()
     worlds: ClassVar[frozenset[World]] = frozenset({"cells", "users"})
 
+    def check(self, rank: int, host: str) -> None:
+        """Check, before the host is loaded, that a new run can be founded on it at this LoRA rank.
+
+        Raises:
+            EcologyError: it cannot.
+        """
+
     def found(self, context: StrategyContext, room: Room) -> Sequence[Decision]:
         """Return the founders; nobody leaves it to others, and to the strategy."""
         return ()

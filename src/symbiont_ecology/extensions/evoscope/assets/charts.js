@@ -6,15 +6,14 @@ const GRID = { left: 66, right: 18, top: 26, bottom: 40 };
 class Chart {
   // `view` is {id, title, unit, width, option(run, state), follows, isTimeless, controls, suits}. A view that
   // `follows` shows one moment, so it is drawn anew when the slider moves; others show all time, or none if they
-  // are timeless. Where a view does not suit a run, its card is hidden.
+  // are timeless. Where a view does not suit a run, or has nothing to show (no option), its card is hidden.
   constructor(view, state, main) {
     this.view = view;
     this.state = state;
     this.place = el("div", { class: "chart", role: "img", "aria-label": view.title }, el("div", { class: "plot" }));
     this.cursor = el("div", { class: "cursor", hidden: true });
     this.place.append(this.cursor);
-    this.empty = el("p", { class: "empty", hidden: true });
-    this.card = card(view, this.controls(), this.place, this.empty);
+    this.card = card(view, this.controls(), this.place);
     main.append(this.card);
   }
 
@@ -26,15 +25,12 @@ class Chart {
   }
 
   draw() {
-    this.card.hidden = !(this.view.suits?.(this.state.run) ?? true);
-    if (this.card.hidden) return;
-    const option = this.view.option(this.state.run, this.state);
-    const isEmpty = typeof option === "string";
-    this.empty.textContent = isEmpty ? option : "";
-    this.empty.hidden = !isEmpty;
-    this.place.hidden = isEmpty;
-    if (isEmpty) return;
-    if (this.view.height) this.place.style.height = `${this.view.height(this.state.run)}px`;
+    const { run } = this.state,
+      option = (this.view.suits?.(run) ?? true) && this.view.option(run, this.state);
+    this.card.hidden = !option;
+    if (!option) return;
+    if (typeof this.view.unit === "function") this.card.querySelector(".unit").textContent = this.view.unit(run);
+    if (this.view.height) this.place.style.height = `${this.view.height(run)}px`;
     this.chart ??= this.made();
     this.chart.resize();
     this.option = styled(option);
@@ -73,7 +69,7 @@ class Chart {
 
   // The slider moved.
   follow() {
-    if (!this.chart || this.place.hidden || this.view.follows || this.view.isTimeless) return;
+    if (!this.chart || this.card.hidden || this.view.follows || this.view.isTimeless) return;
     const x = this.chart.convertToPixel({ xAxisIndex: 0 }, this.state.run.generation(this.state.frame));
     const { top, bottom } = this.option.grid ?? GRID;
     this.cursor.hidden = !Number.isFinite(x);
@@ -121,7 +117,7 @@ function card(view, tools, ...content) {
       "header",
       {},
       el("h2", {}, view.title),
-      el("span", { class: "unit" }, view.unit ?? ""),
+      el("span", { class: "unit" }, typeof view.unit === "string" ? view.unit : ""),
       el("span", { class: "tools" }, tools),
     ),
     ...content,

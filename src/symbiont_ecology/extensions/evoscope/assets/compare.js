@@ -6,9 +6,9 @@ const compareView = {
   unit: "every run, smoothed",
   width: "wide",
   measure: "right",
-  controls(redraw) {
+  controls(redraw, run) {
     const options = {
-      right: "right answers, %",
+      right: `${run.yes} answers, %`,
       population: "organelles alive",
       energy: "energy of all, ATP",
       flops: "training FLOPs",

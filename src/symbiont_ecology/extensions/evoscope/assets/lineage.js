@@ -10,7 +10,7 @@ const mullerView = {
   suits: (run) => !run.isAlone && !run.hasExams,
   controls(redraw, run) {
     const energy = run.hasEconomy ? { balance: "energy" } : {};
-    return [measureList(this, { asked: "answers", right: "right answers", ...energy }, redraw)];
+    return [measureList(this, { asked: "answers", right: `${run.yes} answers`, ...energy }, redraw)];
   },
   option(run, state) {
     const times = stretches(run, COLUMNS),
@@ -26,7 +26,7 @@ const mullerView = {
         totals.set(id, (totals.get(id) ?? 0) + amount / all);
       }
     });
-    if (!shares.size) return "Nobody has answered anything yet.";
+    if (!shares.size) return null;
     const shown = new Set(
       [...totals]
         .sort((a, b) => b[1] - a[1])
@@ -108,7 +108,7 @@ const treeView = {
   suits: (run) => !run.isAlone,
   height: (run) => Math.min(Math.max(80 + (run.hasExams ? 13 : 9) * inOrder(run).length, 270), 900),
   option(run, state) {
-    if (!run.organelles.length) return "Nobody was born in this run.";
+    if (!run.organelles.length || run.last < 0) return null;
     const lives = inOrder(run),
       rows = new Map(lives.map((one, row) => [one.id, row])),
       chosen = state.selection;

@@ -3,7 +3,7 @@
 const SECONDS = 24; // that a whole run takes at speed 1
 const WORDS = {
   organelle: "a LoRA adapter that lives on the frozen host",
-  ATP: "energy: right answers earn it, compute, weights and tickets cost it",
+  ATP: "energy: answers that are right or accepted earn it, compute, weights and tickets cost it",
   ticket: "what it costs to take part in a generation",
   dowry: "a newborn's first energy, from its parents or the world",
   founder:
@@ -303,6 +303,7 @@ class Page {
     byName("facts").textContent = plain(
       `${run.name}: ${run.strategy} on ${run.host}, seed ${run.seed}, ${lived} generations`,
     );
+    byName("headline").textContent = run.headline;
     byName("left-out").textContent = run.leftOut.join(" ");
     byName("left-out").hidden = !run.leftOut.length;
     byName("canvas-view").hidden = run.isAlone || run.hasExams;
@@ -313,10 +314,8 @@ class Page {
     this.tellColours();
     this.drawTicks();
     for (const chart of this.charts) chart.draw();
-    if (this.places.trials) {
-      byName("trials-view").hidden = !run.hasEconomy && !run.trials.length;
-      this.panels.trials(this.places.trials);
-    }
+    for (const id of ["trials", "news", "replies"]) byName(`${id}-view`).hidden = !run[id].length;
+    this.panels.trials(this.places.trials);
     this.follow();
   }
 

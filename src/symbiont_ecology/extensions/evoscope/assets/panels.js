@@ -85,7 +85,7 @@ class Panels {
       el("h3", {}, "The run"),
       this.facts({
         "bare host": run.hasUsers ? null : `${percent(host)} of ${host.asked} questions right before anybody learned`,
-        right: !total(0)
+        [run.yes]: !total(0)
           ? "nobody was asked anything yet"
           : `${percent(total(0))} of ${total(0).asked} up to the slider; ` +
             `${percent(total(late))} of the quarter before it`,
@@ -94,7 +94,8 @@ class Panels {
           ranked.length && !run.isAlone && !run.hasExams
             ? [
                 this.link("organelle", ranked[0][0]),
-                ` with most right answers in that quarter, ${Math.round(ranked[0][1].right)} of ${ranked[0][1].asked}`,
+                ` with most ${run.yes} answers in that quarter, ` +
+                  `${Math.round(ranked[0][1].right)} of ${ranked[0][1].asked}`,
               ]
             : null,
         best: this.bestScore(run),
@@ -213,7 +214,7 @@ class Panels {
         el(
           "tr",
           {},
-          ["generation", "routing", "right [95 %]"].map((name) => el("th", {}, name)),
+          ["generation", "routing", `${run.yes} [95 %]`].map((name) => el("th", {}, name)),
         ),
         rows,
       ),
@@ -325,7 +326,7 @@ class Panels {
           {},
           el("th", {}, "cell"),
           el("th", { class: "number" }, "answers"),
-          el("th", { class: "number" }, "right"),
+          el("th", { class: "number" }, run.yes),
           el("th", { class: "number" }, "bare host"),
         ),
         sums
@@ -403,7 +404,7 @@ class Panels {
           {},
           el("th", {}, "organelle"),
           el("th", { class: "number" }, "answers"),
-          el("th", { class: "number" }, "right"),
+          el("th", { class: "number" }, run.yes),
         ),
         sums
           .slice(0, 12)
@@ -454,7 +455,7 @@ class Panels {
       Number.isFinite(one.confidence) ? `${Math.round(100 * Math.exp(one.confidence))} %` : "–";
     return el(
       "table",
-      {},
+      { class: "replies" },
       el(
         "tr",
         {},
@@ -470,18 +471,22 @@ class Panels {
         el(
           "tr",
           {},
-          el("td", { class: "number" }, one.generation),
+          el("td", { class: "number", "data-name": "generation" }, one.generation),
           el("td", {}, this.link("organelle", one.id)),
           hasUser ? el("td", {}, one.user ? this.link("user", one.user) : "") : null,
-          el("td", {}, text(`${one.examples ? `(${one.examples} examples) ` : ""}${one.prompt.trim()}`)),
+          el(
+            "td",
+            { class: "question" },
+            text(`${one.examples ? `(${one.examples} examples) ` : ""}${one.prompt.trim()}`),
+          ),
           el(
             "td",
             { class: one.verdict >= 0.5 ? "right" : "wrong" },
             one.verdict >= 0.5 ? "✓ " : "✗ ",
             text(one.reply),
           ),
-          hasTarget ? el("td", {}, text(one.target)) : null,
-          el("td", { class: "number" }, sure(one)),
+          hasTarget ? el("td", { "data-name": "wanted" }, text(one.target)) : null,
+          el("td", { class: "number", "data-name": "sure" }, sure(one)),
         ),
       ),
     );
@@ -554,8 +559,6 @@ class Panels {
 
   trials(place) {
     const { run } = this.state;
-    if (!run.trials.length)
-      return place.replaceChildren(el("p", { class: "empty" }, "Nobody was on trial in this run."));
     place.replaceChildren(
       el(
         "p",
@@ -579,7 +582,7 @@ class Panels {
       el(
         "tr",
         {},
-        ["generations", "who", "of", "by", "verdict", "why", "alone right / alike / alone wrong"].map((name) =>
+        ["generations", "who", "of", "by", "verdict", "why", `alone ${run.yes} / alike / alone ${run.no}`].map((name) =>
           el("th", {}, name),
         ),
       ),
@@ -605,7 +608,7 @@ class Panels {
       now = run.generation(frame),
       word = query.toLowerCase();
     const isMeant = (one) =>
-      (this.filter === "all" || one.verdict >= 0.5 === (this.filter === "right")) &&
+      (this.filter === "all" || one.verdict >= 0.5 === (this.filter === "yes")) &&
       (!word || [one.id, one.user, one.cell, one.prompt, one.reply].some((part) => part?.toLowerCase().includes(word)));
     const found = run.replies.filter((one) => one.generation <= now && isMeant(one)),
       shown = found.slice(-60).reverse();
@@ -613,14 +616,14 @@ class Panels {
       el(
         "div",
         { class: "chips" },
-        ["all", "right", "wrong"].map((name) =>
+        Object.entries({ all: "all", yes: run.yes, no: run.no }).map(([filter, name]) =>
           el(
             "button",
             {
               type: "button",
-              "aria-pressed": String(this.filter === name),
+              "aria-pressed": String(this.filter === filter),
               onclick: () => {
-                this.filter = name;
+                this.filter = filter;
                 this.passing(place);
               },
             },
@@ -630,13 +633,7 @@ class Panels {
       ),
       shown.length
         ? this.replyTable(shown)
-        : el(
-            "p",
-            { class: "empty" },
-            run.replies.length
-              ? "No reply up to the slider is like that."
-              : "This run kept no replies (run.transcripts=0), or they were deleted.",
-          ),
+        : el("p", { class: "empty" }, "No reply up to the slider is like that."),
       found.length > shown.length
         ? el("p", { class: "soft" }, `${found.length - shown.length} older ones are not listed.`)
         : "",

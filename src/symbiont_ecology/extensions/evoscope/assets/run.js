@@ -55,6 +55,7 @@ class RunView {
       for (const name of new Set([one.id, one.user, one.cell])) push(this.repliesOf, name, one);
     this.specialty = this.#specialties();
     this.hasUsers = this.users.length > 0;
+    [this.yes, this.no] = this.hasUsers ? ["accepted", "refused"] : ["right", "wrong"];
     this.founders = this.#foundersByAnswers();
     // One organelle by itself has no rivals, no relatives and no users.
     this.isAlone = !this.hasEconomy && this.ids.length < 2 && !this.hasUsers;
@@ -69,6 +70,23 @@ class RunView {
     const asked = this.sums(Math.floor(this.last / 2), this.last, (row) => this.byId.get(this.actor(row))?.colour >= 0);
     const isTold = (asked.get(true)?.asked ?? 0) >= 2 * (asked.get(false)?.asked ?? 0);
     return isTold || this.founders.size < 2 ? "own" : "founder";
+  }
+
+  // What the run came to, in a sentence.
+  get headline() {
+    if (this.last < 0) return "No generation is over yet.";
+    const count = (number, word) => `${number} ${word}${number === 1 ? "" : "s"}`;
+    const total = (list, part) => list.reduce((sum, one, frame) => sum + (part(frame) ? one : 0), 0);
+    const share = (part) => percent({ asked: total(this.curves.asked, part), right: total(this.curves.right, part) });
+    const quarter = (this.last + 1) / 4,
+      late = share((frame) => frame >= 3 * quarter),
+      early = this.last < 3 ? "" : `, ${share((frame) => frame < quarter)} at first`;
+    const found = this.hasUsers
+      ? `${count(this.users.length, "user")}, ${count(this.served(this.last).size, "group")} found`
+      : this.hasExams
+        ? `${this.examined.length} sat an exam, the best score is ${short(this.scores.most)}`
+        : `${count(this.alive(this.last).length, "organelle")} alive, of ${this.ids.length} ever born`;
+    return `${found}. Of the last answers ${late} were ${this.yes}${early}.`;
   }
 
   generation(frame) {

@@ -1,4 +1,4 @@
-// What the plots show. A view's `option` is an ECharts option, or a sentence where there is nothing.
+// What the plots show. A view's `option` is an ECharts option, or null where there is nothing.
 
 const COLUMNS = 120; // that a map over time has at most
 const MOST_MARKS = 80; // births and deaths that a curve can show
@@ -7,9 +7,9 @@ const SCALE = ["#00224e", "#35456c", "#666970", "#948e77", "#c8b866", "#fee838"]
 const curvesView = {
   id: "curves",
   title: "Answers and population",
-  unit: "right answers in %, smoothed; organelles alive; dotted: the world changes",
+  unit: (run) => `${run.yes} answers in %, smoothed; organelles alive; dotted: the world changes`,
   option(run) {
-    if (run.last < 0) return "No generation is over yet.";
+    if (run.last < 0) return null;
     const { asked, right, population, births, deaths } = run.curves,
       ends = run.frames.ends;
     const points = (of) => ends.map((generation, frame) => [generation, of(frame)]);
@@ -31,18 +31,18 @@ const curvesView = {
           const share = asked[frame] ? Math.round((100 * right[frame]) / asked[frame]) : "–";
           return tip(
             `generation ${generation}`,
-            `${share} % of ${asked[frame]} answers right`,
+            `${share} % of ${asked[frame]} answers ${run.yes}`,
             `${population[frame]} alive, ${births[frame]} born, ${deaths[frame]} died`,
           );
         },
       },
       yAxis: [
-        { type: "value", min: 0, max: 100, name: "right, %" },
+        { type: "value", min: 0, max: 100, name: `${run.yes}, %` },
         { type: "value", min: 0, name: "organelles", minInterval: 1, splitLine: { show: false } },
       ].slice(0, run.isAlone ? 1 : 2),
       series: [
         lineSeries(
-          "right, %",
+          `${run.yes}, %`,
           points((frame) => smoothShare(asked, right, frame)),
           colourOf(0),
           {
@@ -104,7 +104,7 @@ const serversView = {
   height: (run) => Math.min(Math.max(110 + 11 * (run.hasUsers ? run.users : run.cells).length, 200), 640),
   option(run, state) {
     const rows = run.hasUsers ? sortedUsers(run) : [...run.cells].sort();
-    if (!rows.length) return "Nobody was asked anything yet.";
+    if (!rows.length) return null;
     const bars = run.hasUsers ? servingBars(run, rows, state) : actingBars(run, rows, state);
     return {
       grid: { ...GRID, left: run.hasUsers ? 56 : 150, top: 10 },
@@ -197,11 +197,11 @@ function stretches(run, most = COLUMNS) {
 const cellsView = {
   id: "cells",
   title: "By cell and by user",
-  unit: "right answers or demand through time",
+  unit: (run) => `${run.yes} answers or demand through time`,
   measure: "right",
   rows: "cell",
-  controls(redraw) {
-    const measures = { right: "right, %", asked: "asked" };
+  controls(redraw, run) {
+    const measures = { right: `${run.yes}, %`, asked: "asked" };
     const choice = (key, options) =>
       el(
         "select",
@@ -214,13 +214,13 @@ const cellsView = {
         },
         Object.entries(options).map(([value, text]) => el("option", { value }, text)),
       );
-    return [choice("measure", measures), choice("rows", { cell: "cells", user: "users" })];
+    return [choice("measure", measures), run.hasUsers ? choice("rows", { cell: "cells", user: "users" }) : []];
   },
   height: (run) => Math.min(Math.max(130 + 14 * run.cells.length, 270), 520),
   option(run, state) {
-    const isUser = this.rows === "user",
+    const isUser = this.rows === "user" && run.hasUsers,
       names = isUser ? sortedUsers(run) : [...run.cells].sort();
-    if (!names.length) return isUser ? "This world has no users: choose cells." : "Nobody was asked anything yet.";
+    if (!names.length) return null;
     const list = isUser ? run.acts.users : run.cells,
       column = isUser ? run.acts.user : run.acts.cell;
     const places = new Map(names.map((name, row) => [name, row])),
@@ -236,7 +236,7 @@ const cellsView = {
           to,
           value,
           pick: { type: isUser ? "user" : "cell", id: name },
-          text: `${name}\ngenerations ${from} to ${to - 1}\n${percent(sum)} of ${sum.asked} answers right`,
+          text: `${name}\ngenerations ${from} to ${to - 1}\n${percent(sum)} of ${sum.asked} answers ${run.yes}`,
         });
       }
     }
@@ -288,24 +288,22 @@ function scaleColour(part) {
 
 const archiveView = {
   id: "archive",
-  suits: (run) => !run.isAlone,
+  suits: (run) => !run.isAlone && !run.hasUsers, // who serves a user is shown elsewhere
   title: "Archive",
-  unit: "who holds each cell (or user) at the slider, by the success rate when it was taken",
+  unit: "who holds each cell at the slider, by the success rate when it was taken",
   follows: true,
   option(run, state) {
     const held = [...run.holders(state.frame).values()].filter((claim) => claim.id);
-    if (!held.length) return "Nobody holds a cell of the archive at this time.";
-    const isUser = !held[0].cell.includes("/"),
-      parts = (name) =>
-        isUser ? [name.replace(/.$/, "…"), name.slice(-1)] : [familyOf(name), name.slice(familyOf(name).length + 1)];
+    if (!held.length) return null;
+    const parts = (name) => [familyOf(name), name.slice(familyOf(name).length + 1)];
     const rows = [...new Set(held.map((claim) => parts(claim.cell)[0]))].sort(byNumber),
       columns = [...new Set(held.map((claim) => parts(claim.cell)[1]))].sort(byNumber);
     return {
-      grid: { left: isUser ? 46 : 120, right: 60, top: 10, bottom: 40 },
+      grid: { left: 120, right: 60, top: 10, bottom: 40 },
       xAxis: {
         type: "category",
         data: columns,
-        name: isUser ? "last digit of the user" : "depth",
+        name: "depth",
         splitLine: { show: false },
       },
       yAxis: rowAxis(rows, { splitLine: { show: false } }),
@@ -339,9 +337,7 @@ const ranksView = {
   title: "Ranks and parameters",
   unit: "organelles by rank; sum of ranks",
   option(run) {
-    if (run.last < 0) return "No generation is over yet.";
-    if (!run.organelles.some((one) => one.ranks.length))
-      return "This log does not say ranks: it was written by an older version.";
+    if (run.last < 0 || !run.organelles.some((one) => one.ranks.length)) return null;
     const shown = stretches(run, COLUMNS).map(([, last]) => last),
       counts = shown.map((frame) => run.alive(frame).map((one) => run.rank(one, frame)));
     const ranks = [...new Set(counts.flat())].sort((a, b) => a - b),
@@ -420,7 +416,7 @@ const energyView = {
     for (const [id, one] of sums)
       // What is put aside for those on trial.
       if (!run.byId.has(id) || run.byId.get(id).born > now) one.held = one.received - one.given - one.estate;
-    if (!sums.size) return "No energy moved yet.";
+    if (!sums.size) return null;
     return sankey(run, state, sums);
   },
 };
@@ -442,7 +438,7 @@ function sankey(run, state, sums) {
     for (const [key, value] of Object.entries(one)) group[key] = (group[key] ?? 0) + value;
   }
   const flows = [
-    ["right answers", "revenue", true],
+    [`${run.yes} answers`, "revenue", true],
     ["from the world, to founders", "founded", true],
     ["from parents (moved)", "received", true],
     ["compute", "cost", false],
