@@ -9,6 +9,7 @@ turns of another role that it loses are refused when they come.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from datetime import datetime
 from functools import cached_property
@@ -53,6 +54,13 @@ INCIDENTAL = frozenset(
     {"_name_or_path", "transformers_version", "dtype", "torch_dtype", "use_cache"}
 )
 """Keys of a ``config.json`` that say nothing about what is computed."""
+_PRINTABLE = (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100))
+_OTHERS = (byte for byte in range(256) if byte not in _PRINTABLE)
+BYTES_OF = {chr(byte): byte for byte in _PRINTABLE}
+BYTES_OF |= {chr(0x100 + place): byte for place, byte in enumerate(_OTHERS)}
+"""Bytes by the letters that stand for them in byte-level vocabularies (GPT-2)."""
+BYTE_TOKEN = re.compile("<0x([0-9A-F]{2})>")
+"""A byte in the vocabularies of SentencePiece."""
 MAX_KNOWN, MAX_KNOWN_CHARS = 4096, 8192
 """Texts whose token ids are remembered, and letters of the longest of them: 250 MB at most."""
 _OF_DATES = "aAbBcdHIjmMpSUwWxXyYfGuV"
@@ -289,6 +297,42 @@ class TextCodec:
         answers = (list(row[:-1] if row and row[-1] in self.end_tokens else row) for row in rows)
         # One by one: a batch would wake a pool of threads, which takes longer than short rows do.
         return [self._backend.decode(row, skip_special_tokens=True) for row in answers]
+
+    @cached_property
+    def special(self) -> dict[int, str]:
+        """Special tokens by their ids: no decoded text shows them."""
+        added = self._backend.get_added_tokens_decoder()
+        return {token_id: token.content for token_id, token in added.items() if token.special}
+
+    def ends_of(self, stops: Sequence[str]) -> frozenset[int]:
+        """Return the tokens that end an answer: the host's own, and stop texts that are special."""
+        stopping = [token_id for token_id, text in self.special.items() if text in stops]
+        return frozenset((*self.end_tokens, *stopping))
+
+    def spell(self, token_id: int, *, is_first: bool = False) -> tuple[str, bytes]:
+        """Return the text of a token and its bytes, which may be a part of a character.
+
+        A special token has no bytes: it is no part of the decoded text. The first token of a text
+        may lose the space in front of it.
+        """
+        name, decoder = self._backend.id_to_token(token_id) or "", self._decoder
+        if token_id in self.special:
+            return name, b""
+        if "ByteLevel" in decoder:
+            is_text = not BYTES_OF.keys() >= set(name)  # an added token
+            written = name.encode() if is_text else bytes(BYTES_OF[letter] for letter in name)
+        elif "ByteFallback" in decoder and (byte := BYTE_TOKEN.fullmatch(name)):
+            written = bytes([int(byte[1], 16)])
+        else:  # what a second one adds
+            once, twice = (self._backend.decode([token_id] * count) for count in (1, 2))
+            written = (once if is_first else twice.removeprefix(once)).encode()
+        return written.decode("utf-8", "replace"), written
+
+    @cached_property
+    def _decoder(self) -> str:
+        """The decoder's description, as ``tokenizer.json`` holds it."""
+        decoder = self._backend.decoder
+        return "" if decoder is None else decoder.__getstate__().decode()
 
     def _plain_backend(self) -> Tokenizer:
         from tokenizers import Tokenizer

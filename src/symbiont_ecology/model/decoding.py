@@ -91,7 +91,7 @@ class Writer:
 
     def _write(self, rows: np.ndarray) -> None:
         """Writes some rows, sorted as ``_waves`` does, from their prompts to their ends."""
-        ends = np.array(self.codec.end_tokens)
+        ends = np.array(sorted(self.codec.ends_of(self.decoding.stop)))
         room = int(self._limits[rows].max())
         is_live = np.ones(len(rows), dtype=bool)
         (adapters, shares) = self._adapters(rows)
@@ -195,9 +195,16 @@ def completions_of(
     """Return answers with their texts: token ids and log-probabilities ``(rows, tokens)``, of which
     ``lengths (rows,)`` count; ``read`` and ``fed`` are those of ``Completions``."""
     pairs = zip(ids.tolist(), lengths, strict=True)
-    whole = codec.decode([row[:length] for row, length in pairs])
+    rows = [row[:length] for row, length in pairs]
+    whole = codec.decode(rows)
     texts = tuple(map(decoding.cut, whole))
-    stopped = np.array([text != cut for text, cut in zip(whole, texts, strict=True)])
+    stops = codec.ends_of(decoding.stop).difference(codec.end_tokens)
+    stopped = np.array(
+        [
+            text != cut or not stops.isdisjoint(row[-1:])
+            for row, text, cut in zip(rows, whole, texts, strict=True)
+        ]
+    )
     sizes = np.array([len(prompt) for prompt in prompts])
     return Completions(texts, ids, scores, lengths, sizes, read, fed, stopped)
 

@@ -91,6 +91,17 @@ def test_a_streamed_reply_comes_in_one_piece(connect: Any, kernel: HostKernel) -
     assert '"finish_reason"' in text
 
 
+def test_a_server_tells_the_log_probability_of_each_token_and_no_other(
+    connect: Any, kernel: HostKernel
+) -> None:
+    served = connect()
+    (choice,) = ask(served, "o2", logprobs=True).json()["choices"]
+    data = b"".join(bytes(entry["bytes"]) for entry in choice["logprobs"]["content"])
+    assert data.decode() == choice["message"]["content"] == text_of(kernel, served, "o2")
+    refused = ask(served, "o2", logprobs=True, top_logprobs=2)
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "top_logprobs")
+
+
 def test_adapters_that_have_learned_answer_under_new_names(
     connect: Any, server: FakeServer
 ) -> None:

@@ -27,7 +27,13 @@ from symbiont_ecology.adapters.peft_files import write_portable
 from symbiont_ecology.base.errors import EcologyError, HostError
 from symbiont_ecology.base.types import HOST_SLOT, BlobRef, Completions, Decoding, Request
 from symbiont_ecology.extensions.engines.servers import LostError, Tokens, Vllm
-from symbiont_ecology.extensions.serve.streaming import LostRow, NewToken, RowId, StreamedRequest
+from symbiont_ecology.extensions.serve.streaming import (
+    LostRow,
+    NewToken,
+    RowId,
+    ScoredToken,
+    StreamedRequest,
+)
 from symbiont_ecology.model.decoding import Observer, completions_of
 from symbiont_ecology.model.kernel import HostKernel, draws_of
 
@@ -152,7 +158,8 @@ class ServedHost(HostKernel):
             EcologyError: there is none.
         """
         with self._adapters.held(request.weights) as name:
-            model, ends = name or self._model, self.codec.end_tokens
+            model = name or self._model
+            ends = sorted(self.codec.ends_of(request.decoding.stop))
             return Answer(slot, request, self.server.ask(request, model, ends, self.shape.vocab))
 
     def checked(self, answers: Sequence[Answer]) -> list[np.ndarray]:
@@ -223,6 +230,11 @@ class ForwardedBatch:
 
     def check(self, request: StreamedRequest) -> None:
         request.check(self._host.shape.max_positions)
+        if request.alternatives:
+            raise HostError(
+                f"top_logprobs: expected 0, got {request.alternatives}: the engine of this run "
+                "tells the log-probability of the chosen token alone"
+            )
         if request.weights is not None:
             self._host.check(request.weights)
 
@@ -256,7 +268,13 @@ class ForwardedBatch:
             host.place(0, request.weights)
         (scores,), (text,) = host.checked([answer]), host.codec.decode([answer.ids])
         cut = request.decoding.cut(text)
-        end = "stop" if answer.ids[-1] in host.codec.end_tokens or cut != text else "length"
-        pairs = zip(answer.ids, scores.tolist(), strict=True)
-        *tokens, last = [NewToken(row, token, score, "") for token, score in pairs]
+        ends = host.codec.ends_of(request.decoding.stop)
+        end = "stop" if answer.ids[-1] in ends or cut != text else "length"
+        tokens = list[NewToken]()
+        for token, score in zip(answer.ids, scores.tolist(), strict=True):
+            tokens.append(NewToken(row, token, score, ""))
+            if request.alternatives is not None and token not in ends:
+                spelled = host.codec.spell(token, is_first=len(tokens) == 1)
+                tokens[-1] = replace(tokens[-1], scored=(ScoredToken(*spelled, score),))
+        *tokens, last = tokens
         return [*tokens, replace(last, text=cut, end=end)]

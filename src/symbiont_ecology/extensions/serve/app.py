@@ -12,12 +12,12 @@ from functools import partial
 from typing import TypeVar
 
 from fastapi import Depends, FastAPI, HTTPException, Request
-from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from starlette.exceptions import HTTPException as HttpError
+from starlette.requests import ClientDisconnect
 
 from symbiont_ecology.base.errors import EcologyError
-from symbiont_ecology.base.types import TURN_END, Decoding
+from symbiont_ecology.base.types import Decoding
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.extensions.serve.client import EngineClient
 from symbiont_ecology.extensions.serve.journal import GivenVerdict
@@ -28,10 +28,12 @@ from symbiont_ecology.extensions.serve.limits import (
     ServiceLimits,
     check_place,
 )
-from symbiont_ecology.extensions.serve.messages import Ask, refusal_of
+from symbiont_ecology.extensions.serve.messages import Ask, RequestRefusedError, refusal_of
 from symbiont_ecology.extensions.serve.openai_api import (
+    MIN_TOP_P,
     ChatRequest,
     FeedbackRequest,
+    LogProbabilities,
     chat_answer,
     chat_chunk,
     error_body,
@@ -44,7 +46,6 @@ from symbiont_ecology.extensions.serve.world import family_of, prompt_of
 
 OWN_ADAPTER, ANYBODY = "ecology", "anonymous"
 """The model whose organelles answer their own users; the user without a name."""
-ALTERNATING = "expected messages of user and assistant by turns, system first if at all, user last"
 _Heard = TypeVar("_Heard")
 
 
@@ -59,14 +60,13 @@ class ServiceApp:
             docs_url=None,  # pages that load scripts from elsewhere
             redoc_url=None,
             dependencies=[Depends(check_place)] if keys is None else [],
-            exception_handlers=dict.fromkeys(
-                (RequestValidationError, HttpError, EcologyError), _refused
-            ),
+            exception_handlers=dict.fromkeys((HttpError, EcologyError), _refused),
         )
         app.add_middleware(HttpGuard)
-        app.post("/v1/chat/completions")(self.chat)
-        app.post("/v1/feedback")(self.feedback)
+        app.post("/v1/chat/completions", openapi_extra=_described(ChatRequest))(self.chat)
+        app.post("/v1/feedback", openapi_extra=_described(FeedbackRequest))(self.feedback)
         app.get("/v1/models")(self.models)
+        app.get("/v1/models/{name}")(self.model)
         app.get("/healthz")(self.health)
         app.get("/metrics")(self.metrics)
         app.get("/")(pages.chat)
@@ -74,19 +74,20 @@ class ServiceApp:
         app.get("/ecology", dependencies=for_all)(pages.ecology)
         app.get("/record.json", dependencies=for_all)(pages.record)
 
-    async def chat(self, wanted: ChatRequest, request: Request) -> Response:
+    async def chat(self, request: Request) -> Response:
         """Answer a conversation."""
-        job = AnswerJob(self._ask(wanted, self._access(request)))
+        access = self._access(request)
+        wanted = ChatRequest.read(await _body(request))
+        job = AnswerJob(self._ask(wanted, access))
         if wanted.stream:
             return self._streamed(job, wanted)
         await self._answered(job, request)
         return JSONResponse(chat_answer(job, wanted.model))
 
-    async def feedback(self, said: FeedbackRequest, request: Request) -> Response:
+    async def feedback(self, request: Request) -> Response:
         """Keep the verdict of a user. The first one on a reply counts."""
         access = self._access(request)
-        if (said.accepted is None) == (said.score is None):
-            raise HTTPException(400, "expected one of accepted and score")
+        said = FeedbackRequest.read(await _body(request))
         is_accepted = said.accepted if said.score is None else said.score >= 0.5
         verdict = GivenVerdict(said.id, bool(is_accepted), said.choice, said.score, said.comment)
         user, is_for_all = _user(said.user, access), access.is_application and said.user is None
@@ -95,13 +96,19 @@ class ServiceApp:
 
     async def models(self, request: Request) -> Response:
         """List the models: the ecology, the bare host, and for applications each organelle."""
-        access, moment = self._access(request), int(self._began.timestamp())
+        access = self._access(request)
         organelles = self._engine.state.names if access.is_application else ()
-        data = [
-            {"id": name, "object": "model", "created": moment, "owned_by": "symbiont"}
-            for name in (OWN_ADAPTER, HOST, *organelles)
-        ]
+        data = list(map(self._described_model, (OWN_ADAPTER, HOST, *organelles)))
         return JSONResponse({"object": "list", "data": data})
+
+    async def model(self, name: str, request: Request) -> Response:
+        """Return one of the models."""
+        self._organelle(name, self._access(request))
+        return JSONResponse(self._described_model(name))
+
+    def _described_model(self, name: str) -> dict[str, object]:
+        moment = int(self._began.timestamp())
+        return {"id": name, "object": "model", "created": moment, "owned_by": "symbiont"}
 
     async def health(self, request: Request) -> Response:
         """Return 200 while requests are taken. The reason why learning stopped may quote a user."""
@@ -150,21 +157,23 @@ class ServiceApp:
 
     def _ask(self, wanted: ChatRequest, access: Access) -> Ask:
         """Return the question of a request to the engine."""
-        turns, tasks, state = _said(wanted), self._engine.tasks, self._engine.state
-        family = family_of((wanted.metadata or {}).get("family", ""), tasks)
-        limit = wanted.max_completion_tokens or wanted.max_tokens
+        tasks, state = self._engine.tasks, self._engine.state
+        family = family_of(wanted.metadata.get("family", ""), tasks)
         temperature = state.temperature if wanted.temperature is None else wanted.temperature
         return Ask(
             id=f"chatcmpl-{secrets.token_hex(12)}",
             user=_user(wanted.user, access),
             family=family,
-            prompt=prompt_of(turns, family, tasks, is_chat=state.is_chat),
-            limit=min(limit or self._limits.max_tokens, self._limits.max_tokens),
-            decoding=Decoding(temperature, wanted.top_p or 1.0, stop=(*state.stop, *wanted.stops)),
+            prompt=prompt_of(wanted.turns, family, tasks, is_chat=state.is_chat),
+            limit=min(wanted.limit or self._limits.max_tokens, self._limits.max_tokens),
+            decoding=Decoding(
+                temperature, max(wanted.top_p, MIN_TOP_P), stop=(*state.stop, *wanted.stop)
+            ),
             seconds=self._limits.seconds,
-            choices=wanted.n or 1,
+            choices=wanted.n,
             seed=wanted.seed,
             wanted=self._organelle(wanted.model, access),
+            alternatives=wanted.top_logprobs if wanted.logprobs else None,
         )
 
     def _organelle(self, model: str, access: Access) -> str | None:
@@ -173,7 +182,7 @@ class ServiceApp:
             return None
         if model == HOST or (access.is_application and model in self._engine.state.names):
             return model
-        raise HTTPException(404, f"no model {model[:80]!r}: GET /v1/models names them")
+        raise HTTPException(404, f"model: expected one of GET /v1/models, got {model!a:.80}")
 
     async def _answered(self, job: AnswerJob, request: Request) -> None:
         """Wait for a job that is not streamed, for as long as its client does."""
@@ -193,7 +202,9 @@ class ServiceApp:
     def _streamed(self, job: AnswerJob, wanted: ChatRequest) -> Response:
         """Return an answer as server-sent events. The last one says that it is on the disk."""
         loop, queue = asyncio.get_running_loop(), asyncio.Queue[tuple[int, NewToken] | object]()
-        chunk = partial(chat_chunk, job, wanted.model)
+        is_counted = wanted.stream_options.get("include_usage", False)
+        chunk = partial(chat_chunk, job, wanted.model, is_counted=is_counted)
+        logs = [LogProbabilities() for _ in job.replies]
         job.told = lambda choice, token: _soon(loop, queue.put_nowait, (choice, token))
         job.done = lambda error: _soon(loop, queue.put_nowait, error)
         self._submit(job)
@@ -204,15 +215,16 @@ class ServiceApp:
                     yield _event(chunk(choice, {"role": "assistant", "content": ""}))
                 while isinstance(message := await queue.get(), tuple):
                     choice, token = message
-                    if token.text:
-                        yield _event(chunk(choice, {"content": token.text}))
+                    entries = logs[choice].add(token)
+                    if token.text or entries:
+                        yield _event(chunk(choice, {"content": token.text}, entries=entries))
                 if isinstance(message, EcologyError):
                     refused = refusal_of(message)
                     yield f"data: {error_body(refused.status, refused.message).decode()}\n\n"
                     return
                 for choice, reply in enumerate(job.replies):
                     yield _event(chunk(choice, {}, reply[-1].end))
-                if wanted.stream_options and wanted.stream_options.include_usage:
+                if is_counted:
                     yield _event(usage_chunk(job, wanted.model))
                 yield "data: [DONE]\n\n"
             finally:
@@ -246,19 +258,27 @@ class ServiceApp:
         return await future
 
 
-def _said(wanted: ChatRequest) -> list[str]:
-    """Return the turns of a conversation (``types.turns``)."""
-    roles = [message.role for message in wanted.messages]
-    texts = [message.text for message in wanted.messages]
-    talk = roles[roles[0] in ("system", "developer") :]
-    by_turns = ["user" if place % 2 == 0 else "assistant" for place in range(len(talk))]
-    if talk != by_turns or len(talk) % 2 == 0:
-        raise HTTPException(400, f"messages: {ALTERNATING}")
-    if not texts[-1].strip():
-        raise HTTPException(400, "messages: expected a question, got an empty text")
-    if any(TURN_END in text for text in texts):
-        raise HTTPException(400, "expected text without control characters")
-    return texts
+async def _body(request: Request) -> bytes:
+    """Return the body of a request.
+
+    Raises:
+        RequestRefusedError: it is not sent as JSON, as no form of a strange web page is; or whoever
+            sent it has gone.
+    """
+    try:
+        body = await request.body()
+    except ClientDisconnect as error:
+        raise RequestRefusedError(400, "expected the whole body, got a part of it") from error
+    kind = request.headers.get("content-type", "none")
+    if kind.partition(";")[0].strip().lower() != "application/json":
+        raise RequestRefusedError(400, f"expected Content-Type: application/json, got {kind:.80}")
+    return body
+
+
+def _described(body: type[ChatRequest | FeedbackRequest]) -> dict[str, object]:
+    """Return what the description of the API says of a body."""
+    content = {"application/json": {"schema": body.model_json_schema()}}
+    return {"requestBody": {"required": True, "content": content}}
 
 
 def _user(name: str | None, access: Access) -> str:
@@ -266,7 +286,7 @@ def _user(name: str | None, access: Access) -> str:
     if access.user is None:
         return name or ANYBODY
     if name not in (None, access.user):
-        raise HTTPException(403, "user: this key is of another user")
+        raise HTTPException(403, f"user: expected {access.user!r}, whose key this is, got {name!r}")
     return access.user
 
 
@@ -287,17 +307,12 @@ def _event(body: Mapping[str, object]) -> str:
 
 
 async def _refused(request: Request, error: Exception) -> Response:
-    """Answer with an error in OpenAI's form. A request that does not fit is not quoted."""
+    """Answer with an error in OpenAI's form."""
     headers = None
-    match error:
-        case RequestValidationError():
-            first = error.errors()[0]
-            place = ".".join(str(part) for part in first["loc"] if part != "body")[:80]
-            status, message = 400, f"{place}: {first['msg']}" if place else str(first["msg"])
-        case HttpError():
-            status, message, headers = error.status_code, str(error.detail), error.headers
-        case _:
-            assert isinstance(error, EcologyError)
-            refused = refusal_of(error)
-            status, message = refused.status, refused.message
+    if isinstance(error, HttpError):
+        status, message, headers = error.status_code, str(error.detail), error.headers
+    else:
+        assert isinstance(error, EcologyError)
+        refused = refusal_of(error)
+        status, message = refused.status, refused.message
     return Response(error_body(status, message), status, headers, "application/json")

@@ -18,7 +18,13 @@ from torch import Tensor
 from symbiont_ecology.adapters.adapter import AdapterWeights
 from symbiont_ecology.base.errors import HostError
 from symbiont_ecology.base.types import HOST_SLOT
-from symbiont_ecology.extensions.serve.streaming import LostRow, NewToken, RowId, StreamedRequest
+from symbiont_ecology.extensions.serve.streaming import (
+    LostRow,
+    NewToken,
+    RowId,
+    ScoredToken,
+    StreamedRequest,
+)
 from symbiont_ecology.model.budget import is_out_of_memory
 from symbiont_ecology.model.decoder import Prefill, Session
 from symbiont_ecology.model.decoding import inverse_cdf
@@ -35,9 +41,15 @@ class _Row:
     id: RowId
     request: StreamedRequest
     slot: int
+    ends: frozenset[int] = frozenset()
     ids: list[int] = field(default_factory=list)
     shown: int = 0
     """Letters of its text that were told."""
+
+    @property
+    def is_scored(self) -> bool:
+        """True if the log-probabilities of its tokens are told."""
+        return self.request.alternatives is not None
 
     @property
     def longest(self) -> int:
@@ -89,7 +101,8 @@ class ContinuousBatch:
             count = len(self) + 1
             if slot is None or (count > 1 and count > self._budget.rows(longest)):
                 break
-            self._waiting.append(_Row(self._next_id, request, slot))
+            ends = self._codec.ends_of(request.decoding.stop)
+            self._waiting.append(_Row(self._next_id, request, slot, ends))
             joined.append(self._next_id)
             self._next_id += 1
         return joined
@@ -187,26 +200,41 @@ class ContinuousBatch:
         drawn = [place for place, row in enumerate(self._rows) if row.request.generator]
         if drawn:
             self._newest[drawn] = _drawn(logits[drawn], [self._rows[place] for place in drawn])
-        scores = logits.log_softmax(-1).gather(1, self._newest[:, None])[:, 0]
+        log_probabilities = logits.log_softmax(-1)
+        scores = log_probabilities.gather(1, self._newest[:, None])[:, 0].tolist()
         for row, token in zip(self._rows, self._newest.tolist(), strict=True):
             row.ids.append(token)
         texts = self._codec.decode([row.ids for row in self._rows])
-        told = list(map(self._told, self._rows, texts, scores.tolist()))
+        told = [
+            self._told(row, text, score, log_probabilities[place] if row.is_scored else None)
+            for place, (row, text, score) in enumerate(zip(self._rows, texts, scores, strict=True))
+        ]
         self._keep([not token.end for token in told])
         return told
 
-    def _told(self, row: _Row, text: str, score: float) -> NewToken:
-        """Return what is to be said of a row's newest token, which ends its text."""
+    def _told(self, row: _Row, text: str, score: float, everyone: Tensor | None) -> NewToken:
+        """Return what is to be said of a row's newest token, which ends its text. ``everyone`` are
+        the log-probabilities of all tokens, where the row asks for some."""
         decoding, token, end = row.request.decoding, row.ids[-1], ""
         cut = decoding.cut(text)
-        if token in self._codec.end_tokens or cut != text:
+        if token in row.ends or cut != text:
             end = "stop"
         elif len(row.ids) == row.request.max_new_tokens:
             end = "length"
         ready = len(cut) if end else _ready(cut, decoding.stop)
         new_text = cut[row.shown : ready]
         row.shown = max(row.shown, ready)
-        return NewToken(row.id, token, score, new_text, end)
+        scored = () if everyone is None else self._scored(row, score, everyone)
+        return NewToken(row.id, token, score, new_text, end, scored)
+
+    def _scored(self, row: _Row, score: float, everyone: Tensor) -> tuple[ScoredToken, ...]:
+        """Return a row's newest token and the most likely ones; nothing for one that ends it."""
+        if row.ids[-1] in row.ends:
+            return ()
+        best, ids = everyone.topk(min(row.request.alternatives or 0, len(everyone)))
+        pairs = zip([row.ids[-1], *ids.tolist()], [score, *best.tolist()], strict=True)
+        spell, is_first = self._codec.spell, len(row.ids) == 1
+        return tuple(ScoredToken(*spell(token, is_first=is_first), one) for token, one in pairs)
 
     def _keep(self, stays: Sequence[bool]) -> None:
         """Go on with these rows only."""

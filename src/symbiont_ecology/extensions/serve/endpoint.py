@@ -135,7 +135,8 @@ class EngineEndpoint:
         if answer is None or not (judge.is_for_all or answer.user == judge.user):
             tell(unknown)
         elif given.choice >= len(answer.replies):
-            tell(RequestRefusedError(400, f"choice: the answer has {len(answer.replies)} replies"))
+            expected = f"choice: expected 0 to {len(answer.replies) - 1}, got {given.choice}"
+            tell(RequestRefusedError(400, expected))
         elif journal.verdict(given.id, given.choice) is None:
             journal.append([given], kept)
         else:

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, Field, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from symbiont_ecology.base.errors import DataError
 from symbiont_ecology.base.files import append_lines, json_line
-from symbiont_ecology.extensions.serve.openai_api import MAX_USER_CHARS, UserName
+from symbiont_ecology.base.names import user_name
 
 Scope = MutableMapping[str, Any]
 AsgiMessage = MutableMapping[str, Any]
@@ -96,7 +96,7 @@ async def check_place(request: Request) -> None:
 class StoredKey(BaseModel):
     """A line of a file of keys; the user is null for a key of an application."""
 
-    user: UserName | None
+    user: Annotated[str, AfterValidator(user_name)] | None
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
@@ -157,11 +157,10 @@ def add_key(path: Path, user: str | None) -> str:
     """
     key = KEY_PREFIX + secrets.token_urlsafe(32)
     try:
-        stored = StoredKey(user=user, sha256=_digest(key))
-    except ValidationError as error:
-        raise DataError(
-            f"user: expected a name of 1 to {MAX_USER_CHARS} printable characters, got {user!r:.40}"
-        ) from error
+        name = None if user is None else user_name(user)
+    except ValueError as error:
+        raise DataError(f"user: {error}") from error
+    stored = StoredKey(user=name, sha256=_digest(key))
     append_lines(path, json_line(stored.model_dump()), is_synced=True)
     return key
 

@@ -40,7 +40,8 @@ class Ask:
     """A request for ``choices`` replies to a prompt, which is as the host is asked.
 
     ``limit`` is in new tokens per reply, ``seconds`` is the time that all of it may take.
-    ``wanted`` names the organelle that is asked; None leaves that to the strategy.
+    ``wanted`` names the organelle that is asked; None leaves that to the strategy. ``alternatives``
+    is that of ``StreamedRequest``.
     """
 
     id: str
@@ -54,6 +55,7 @@ class Ask:
     seed: int | None = None
     wanted: OrganelleId | None = None
     is_streamed: bool = False
+    alternatives: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

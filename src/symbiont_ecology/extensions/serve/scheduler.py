@@ -201,6 +201,7 @@ class Scheduler:
                 limit,
                 ask.decoding,
                 generator_of(ask.seed, choice) if ask.decoding.temperature > 0 else None,
+                ask.alternatives,
             )
             for choice in range(ask.choices)
         ]

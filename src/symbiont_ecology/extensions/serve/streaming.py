@@ -23,7 +23,8 @@ class StreamedRequest:
     """A prompt, as token ids, for one adapter (None: the bare host), with its own way to choose
     tokens.
 
-    Without a generator the answer is greedy.
+    Without a generator the answer is greedy. ``alternatives`` is how many of the most likely tokens
+    are told beside each one; None tells no log-probabilities.
     """
 
     prompt: np.ndarray
@@ -31,6 +32,7 @@ class StreamedRequest:
     max_new_tokens: int
     decoding: Decoding = Decoding()  # noqa: RUF009  (frozen)
     generator: np.random.Generator | None = None
+    alternatives: int | None = None
 
     def check(self, most: int) -> None:
         """Check that prompt and answer have room in a host's ``most`` positions.
@@ -43,9 +45,24 @@ class StreamedRequest:
             raise HostError("expected a prompt of at least one token, got none: write something")
         if len(self.prompt) + new_tokens > most:
             raise HostError(
-                f"expected at most {most} tokens for prompt and answer, got {len(self.prompt)} "
+                f"messages: expected at most {most} tokens with the answer, got {len(self.prompt)} "
                 f"and {new_tokens}: shorten the prompt, or ask for fewer"
             )
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredToken:
+    """A token with its log-probability (nats, temperature 1). The bytes that it wrote may be a part
+    of a character; a special token has none, since no text shows it."""
+
+    text: str
+    written: bytes
+    log_probability: float
+
+    @classmethod
+    def of(cls, written: bytes, log_probability: float) -> ScoredToken:
+        """Return the token that writes these bytes."""
+        return cls(written.decode("utf-8", "replace"), written, log_probability)
 
 
 @dataclass(frozen=True)
@@ -54,7 +71,8 @@ class NewToken:
 
     ``text`` is what can be shown since the last one: it may be empty, or more than this token.
     ``end`` says why the row has left: ``stop`` (it ended by itself, or at a stop text), ``length``,
-    or empty while it goes on.
+    or empty while it goes on. ``scored`` are the token itself and then the most likely ones, of a
+    row that asks for them, and of no token that ends an answer.
     """
 
     row: RowId
@@ -62,6 +80,7 @@ class NewToken:
     log_probability: float
     text: str
     end: str = ""
+    scored: tuple[ScoredToken, ...] = ()
 
 
 @dataclass(frozen=True)

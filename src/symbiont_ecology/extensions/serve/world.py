@@ -166,8 +166,8 @@ def family_of(named: str, tasks: TaskMixture) -> str:
         if named not in tasks.families:
             names = ", ".join(tasks.names)
             raise DataError(
-                f"metadata.family: no family {named!r};{did_you_mean(named, tasks.names)} this "
-                f"service has {names}"
+                f"metadata.family: expected one of {names}, got {named!r:.80};"
+                f"{did_you_mean(named, tasks.names)} leave it out for the first"
             )
         return named
     return tasks.names[0]
