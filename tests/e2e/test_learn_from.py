@@ -127,6 +127,20 @@ def test_a_table_of_a_company_goes_in_without_a_flag(symbiont: Symbiont, tmp_pat
     assert "40% accepted" in said.out
 
 
+def test_a_user_is_known_in_every_spelling_of_the_name(
+    symbiont: Symbiont, log: Path, tmp_path: Path
+) -> None:
+    text = log.read_text()
+    for user, name in {"h04": "Jean\xa0Luc", "h05": "علی\u200cرضا", "h06": "Rene\u0301"}.items():
+        text = text.replace(f'"{user}"', json.dumps(name))
+    log.write_text(text)
+    out = tmp_path / "run"
+    assert symbiont("learn-from", log, "run.generations=3", "--out", out, "--quiet").code == 0
+    for name in ("Jean Luc", "Jean\xa0Luc", "علی\u200cرضا", "Ren\u00e9", "Rene\u0301"):
+        assert symbiont("infer", out, "math.add: 47+8", "--user", name).code == 0, name
+    assert "knows no user 'Jean-Luc'" in symbiont("infer", out, "a", "--user", "Jean-Luc").err
+
+
 def test_who_asks_must_be_said_where_a_log_was_learned(
     symbiont: Symbiont, log: Path, tmp_path: Path
 ) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Callable, Generator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -27,6 +27,7 @@ from symbiont_ecology.base.errors import ConfigError, DataError, HostError, RunE
 from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.events import Event
 from symbiont_ecology.base.files import free_folder, stamp_of
+from symbiont_ecology.base.names import user_name
 from symbiont_ecology.base.registry import did_you_mean, kind_of
 from symbiont_ecology.base.types import OrganelleId, is_text
 from symbiont_ecology.ecology import EcologyState, Organelle, Rollout
@@ -262,7 +263,11 @@ class Run:
         """
         if not is_text(prompt):
             raise DataError("expected a prompt in UTF-8, got bytes that are none")
-        if user and user not in (users := self.state.users):
+        users = self.state.users
+        if user and user not in users:
+            with suppress(ValueError):  # which no user is called
+                user = user_name(user)
+        if user and user not in users:
             hint, known = did_you_mean(user, users), ", ".join(users)
             raise RunError(
                 f"{self.folder} knows no user {user!r};{hint} it has {len(users)}: {known:.80}"
