@@ -101,7 +101,7 @@ WRONG_FILES = {
     "extends: [../mine/gone.yaml]\n": "no config file",
     "extends: other.yaml\n": "extends itself: run.yaml -> other.yaml -> run.yaml",
     "extends: ..\n": "expected a preset or a YAML file, got the folder",
-    "# \udce4\n": "cannot be read ('utf-8' codec can't decode byte 0xe4 in position 2",
+    "# \udce4\n": "cannot be read (expected text in UTF-8, got ",
 }
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -66,55 +67,54 @@ def learn_from(
 
     if too_long not in ("aside", "cut"):
         raise ConfigError(f"--too-long: expected aside or cut, got {too_long!r:.40}")
-    named = {
-        "user": user,
-        "prompt": prompt,
-        "reply": reply,
-        "accepted": accepted,
-        "family": family,
-        "time": time,
-        "correction": correction,
-    }
-    columns = {role: column for role, column in named.items() if column}
+    roles = "user", "prompt", "reply", "accepted", "family", "time", "correction"
+    named = zip(roles, (user, prompt, reply, accepted, family, time, correction), strict=True)
+    columns = {role: column for role, column in named if column}
     words = tuple(filter(None, accepted_as.split(",")))
     table = LogTasks("log", str(log), columns, None, accepted_from, words).table()
-    config_of = partial(_config, about=f"learn-from {log}", host=host, passes=passes)
-    with TemporaryDirectory() as scratch:
-        draft = Path(scratch) / LOG_FILE
-        draft.write_text(as_lines(table.rows), encoding="utf-8")
-        plan = config_of(table.rows, draft, overrides or ())
-        check(plan)
-        rows, long_rows = _fitting(
-            table.rows, plan, is_cut=too_long == "cut", may_fetch=not dry_run
-        )
-        if not quiet or dry_run:
-            _tell_table(log, table, rows, long_rows, too_long)
-        lines = as_lines(rows)
-        if dry_run:
-            draft.write_text(lines, encoding="utf-8")
+    plan = partial(_config, overrides=overrides or (), about=log, host=host, passes=passes)
+    with _draft(table.rows) as draft:
+        check(config := plan(table.rows, draft))
+        rows, long_rows = _fitting(table.rows, config, too_long == "cut", not dry_run)
+    if not quiet or dry_run:
+        _tell_table(log, table, rows, long_rows, too_long)
+    if dry_run:
+        with _draft(rows) as draft:
             place = folder_for("learned", out, lambda place: not place.exists())
-            tell_run_plan(config_of(rows, draft, overrides or ()), place)
-            return
+            tell_run_plan(plan(rows, draft), place)
+        return
+    lines = as_lines(rows)
 
     def can_go_on(place: Path) -> bool:
         kept = place / LOG_FILE
         is_same = not kept.exists() or kept.read_text(encoding="utf-8") == lines
-        return is_same and is_free_for(place, config_of(rows, kept, overrides or ()))
+        return is_same and is_free_for(place, plan(rows, kept))
 
     folder = folder_for("learned", out, can_go_on)
     folder.mkdir(parents=True, exist_ok=True)
     write_whole(folder / LOG_FILE, lines)
-    run = Run(folder, config_of(rows, folder / LOG_FILE, overrides or ()))
+    run = Run(folder, plan(rows, folder / LOG_FILE))
     live(run, quiet, console.typed_again(folder, out))
     _report(run, len(rows), sorted({row.user for row in rows}))
+
+
+@contextmanager
+def _draft(rows: Sequence[LogRow]) -> Iterator[Path]:
+    """Write rows into a file that is gone afterwards: a config names a file."""
+    from symbiont_ecology.tasks.log_rows import as_lines
+
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / LOG_FILE
+        path.write_text(as_lines(rows), encoding="utf-8")
+        yield path
 
 
 def _config(
     rows: Sequence[LogRow],
     path: Path,
-    overrides: Sequence[str],
     *,
-    about: str,
+    overrides: Sequence[str],
+    about: Path,
     host: str,
     passes: float,
 ) -> RunConfig:
@@ -136,12 +136,12 @@ def _config(
         for number, family in enumerate(_families(rows), 1)
     ] or [source]
     values: dict[str, object] = {"host": {"model": host}, "tasks": {"families": sources}}
-    config = compose((LOG_PRESET, values), overrides, about)
+    config = compose((LOG_PRESET, values), overrides, f"learn-from {about}")
     if any(change.startswith("run.generations=") for change in overrides) or not config.tasks.users:
         return config
     learned = sum(not is_held_out(row.prompt) for row in rows)
     values["run"] = {"generations": math.ceil(passes * learned / config.tasks.users.questions)}
-    return compose((LOG_PRESET, values), overrides, about)
+    return compose((LOG_PRESET, values), overrides, f"learn-from {about}")
 
 
 def _tell_table(
@@ -166,7 +166,7 @@ def _tell_table(
 
 
 def _fitting(
-    rows: Sequence[LogRow], config: RunConfig, *, is_cut: bool, may_fetch: bool
+    rows: Sequence[LogRow], config: RunConfig, is_cut: bool, may_fetch: bool
 ) -> tuple[Sequence[LogRow], list[int]]:
     """Return the rows that the host can read, and the places of those that are too long for it:
     left out, or ``is_cut`` at the beginning of their prompts. Nothing is known of a host that is

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from gguf_models import TOKENS, tiny, write_gguf
@@ -108,6 +108,7 @@ def test_a_file_answers_as_the_model_that_it_was_made_of(
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
+@example(factor=16.0, low=2.0, width=0.5, context=145, theta=100.0, head_dim=64)
 @given(
     factor=st.floats(1.5, 64.0),
     low=st.floats(0.5, 4.0),

@@ -306,26 +306,27 @@ def _slowed(factors: np.ndarray, speeds: np.ndarray) -> dict[str, Any]:
     most, context, near = float(factors.max()), 8192, 1e-6
     if factors.min() == most:
         return {"rope_type": "linear", "factor": most} if most != 1 else {}
+    turns = context * speeds / (2 * np.pi)
     shares = (1 / factors - 1 / most) / (1 - 1 / most)  # of an angle that is not slowed
     inner = (shares > near) & (shares < 1 - near)
-    low = speeds[shares <= near].max()
-    high = speeds[shares >= 1 - near].min(initial=np.inf)
+    low = turns[shares <= near].max()
+    high = turns[shares >= 1 - near].min(initial=np.inf)
     if inner.any():
-        speed, share = speeds[inner][0], shares[inner][0]
+        turn, share = turns[inner][0], shares[inner][0]
         if inner.sum() > 1:
-            width = (speed - speeds[inner][-1]) / (share - shares[inner][-1])
-        else:  # as wide as the next ones let it be
-            width = min((speed - low) / share, (high - speed) / (1 - share))
-        low, high = speed - share * width, speed + (1 - share) * width
-    low, high = (float(f"{context * end / (2 * np.pi):.6g}") for end in (low, high))
-    share = ((context * speeds / (2 * np.pi) - low) / (high - low)).clip(0, 1)
-    expect(
-        np.allclose(1 / (share + (1 - share) / most), factors, rtol=1e-4),
-        f"factors of angles in rope_freqs.weight by Llama 3's rule, got others: {OWN}",
-    )
-    ends = {"low_freq_factor": low, "high_freq_factor": high}
-    ends |= {"factor": most, "original_max_position_embeddings": context}
-    return {"rope_type": "llama3", **ends}
+            width = (turn - turns[inner][-1]) / (share - shares[inner][-1])
+        else:  # any width that does not reach the next ones
+            width = min((turn - low) / share, (high - turn) / (1 - share)) / 2
+        low, high = turn - share * width, turn + (1 - share) * width
+    bounds = low, high
+    for digits in (6, 17):  # round numbers, if they are as good
+        low, high = (float(f"{end:.{digits}g}") for end in bounds)
+        share = ((turns - low) / (high - low)).clip(0, 1)
+        if np.allclose(1 / (share + (1 - share) / most), factors, rtol=1e-4):
+            ends = {"low_freq_factor": low, "high_freq_factor": high}
+            ends |= {"factor": most, "original_max_position_embeddings": context}
+            return {"rope_type": "llama3", **ends}
+    raise HostError(f"expected factors in rope_freqs.weight by Llama 3's rule, got others: {OWN}")
 
 
 def _weights(kind: str, model: Any, stored: Mapping[str, Any]) -> dict[str, Tensor]:
