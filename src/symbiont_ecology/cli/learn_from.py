@@ -14,11 +14,17 @@ from typing import TYPE_CHECKING, Annotated
 
 from symbiont_ecology.base.errors import ConfigError, DataError
 from symbiont_ecology.base.files import write_whole
-from symbiont_ecology.base.flops import HostShape
 from symbiont_ecology.base.types import last_turn
 from symbiont_ecology.cli import console, options
 from symbiont_ecology.cli.options import argument, option
-from symbiont_ecology.cli.run import folder_for, is_free_for, live, tell_run_plan
+from symbiont_ecology.cli.run import (
+    folder_for,
+    is_free_for,
+    lengths_of,
+    live,
+    reader_of,
+    tell_run_plan,
+)
 
 if TYPE_CHECKING:
     from symbiont_ecology import Run
@@ -176,25 +182,16 @@ def _fitting(
         DataError: no row fits.
         HostError: the host is not here, or its tokenizer cannot be read.
     """
-    from symbiont_ecology.model.loading import read_model_config
-    from symbiont_ecology.model.locating import find_folder, local_folder
-    from symbiont_ecology.run.build import host_source
     from symbiont_ecology.tasks.logs import LogTask
     from symbiont_ecology.tasks.synthetic.styles import prompt_styles
 
-    folder = find_folder(config.host.model) if may_fetch else local_folder(config.host.model)
-    if folder is None:
+    if (reader := reader_of(config, may_fetch=may_fetch)) is None:
         return rows, []
-    facts, style = read_model_config(folder), prompt_styles.build(config.tasks.style)
-    facts = facts.get("text_config", facts)
-    shape = HostShape.from_config(facts, linear_parameters=0, parameters=0)
-    codec, most = host_source(config).reader(shape.vocab), shape.max_positions
+    (codec, most), style = reader, prompt_styles.build(config.tasks.style)
 
     def too_long(some: Sequence[LogRow]) -> list[bool]:
         task = LogTask.of("log", "log", some).in_style(style)
-        prompts = codec.encode([task.prompt(row.question) for row in some])
-        replies = codec.encode_answers([row.reply for row in some])
-        return [len(p) + len(r) > most for p, r in zip(prompts, replies, strict=True)]
+        return [size > most for size in lengths_of(task, codec)]
 
     are_long = too_long(rows)
     fitting = [row for row, is_long in zip(rows, are_long, strict=True) if not is_long]

@@ -25,8 +25,8 @@ from symbiont_ecology.cli import console, options
 
 if TYPE_CHECKING:
     from symbiont_ecology import Run
+    from symbiont_ecology.model.codec import TextCodec
     from symbiont_ecology.run.config import RunConfig
-    from symbiont_ecology.run.runtime import Host
     from symbiont_ecology.tasks.data import DataTask
 
 ENDING = "finishing this generation (Ctrl-C again stops at once)"
@@ -213,8 +213,10 @@ def tell_run_plan(config: RunConfig, folder: Path) -> None:
     }
     data = [task for task in mix.tasks if isinstance(task, DataTask)]
     facts |= {f"rows of {task.name}": _rows_of(task) for task in data}
-    if data or host.model != "embedded":
-        facts |= _estimate(config, data)
+    if data and (reader := reader_of(config)):
+        facts["lengths"] = _lengths(data, *reader)
+    if host.model != "embedded":
+        facts |= _estimate(config)
     console.tell_facts(facts)
     print("the config is fine; nothing was done")
 
@@ -230,29 +232,53 @@ def _rows_of(task: DataTask) -> str:
     return ", ".join(f"{count} {split}" for split, count in counts.most_common())
 
 
-def _lengths(host: Host, data: Sequence[DataTask]) -> str:
-    """Return the most tokens that a row takes with its reply, and which rows are too long."""
+def reader_of(config: RunConfig, *, may_fetch: bool = False) -> tuple[TextCodec, int] | None:
+    """Return the tokenizer of a host, and the most tokens that it takes; nothing of one that is not
+    on this machine, unless it ``may_fetch`` it."""
+    from symbiont_ecology.base.flops import HostShape
+    from symbiont_ecology.model.loading import read_model_config
+    from symbiont_ecology.model.locating import find_folder, local_folder
+    from symbiont_ecology.run.build import host_source
+
+    folder = (find_folder if may_fetch else local_folder)(config.host.model)
+    if folder is None:
+        return None
+    facts = read_model_config(folder)
+    facts = facts.get("text_config", facts)
+    shape = HostShape.from_config(facts, linear_parameters=0, parameters=0)
+    return host_source(config).reader(shape.vocab), shape.max_positions
+
+
+def lengths_of(task: DataTask, codec: TextCodec) -> list[int]:
+    """Return the tokens of each row as the host reads it, with its reply or the room for one."""
     from symbiont_ecology.tasks.logs import LogTask
 
-    texts = dict[str, int]()  # each with the room that its reply may need
-    for task in data:
-        if isinstance(task, LogTask):
-            texts |= {row.prompt + row.reply: 0 for row in task.log}
-        else:
-            items = (task.item(line.question, line.depth) for line in task.lines)
-            texts |= {item.prompt: item.reply_limit for item in items}
-    ids = host.encode([*texts])
-    sizes = [len(one) + room for one, room in zip(ids, texts.values(), strict=True)]
-    most = host.shape.max_positions
+    if isinstance(task, LogTask):
+        prompts = codec.encode([task.prompt(row.question) for row in task.log])
+        rooms = list(map(len, codec.encode_answers([row.reply for row in task.log])))
+    else:
+        items = [task.item(line.question, line.depth) for line in task.lines]
+        prompts = codec.encode([item.prompt for item in items])
+        rooms = [item.reply_limit for item in items]
+    return [len(prompt) + room for prompt, room in zip(prompts, rooms, strict=True)]
+
+
+def _lengths(data: Sequence[DataTask], codec: TextCodec, most: int) -> str:
+    """Return the most tokens that a row takes with its reply, and how many rows are too long."""
+    from symbiont_ecology.tasks.logs import LogTask
+
+    rows = [row for task in data for row in (task.log if isinstance(task, LogTask) else task.lines)]
+    sizes = [size for task in data for size in lengths_of(task, codec)]
     said = f"at most {max(sizes)} tokens with the reply; the host takes {most}"
-    if too_long := [text for text, size in zip(texts, sizes, strict=True) if size > most]:
-        said += f": shorten {len(too_long)} of {len(texts)} rows, first {too_long[0]!r:.60}"
+    if too_long := [row for row, size in zip(rows, sizes, strict=True) if size > most]:
+        first = too_long[0].prompt
+        said += f": shorten {len(too_long)} of {len(rows)} rows, first {first!r:.60}"
     return said
 
 
-def _estimate(config: RunConfig, data: Sequence[DataTask]) -> dict[str, str]:
-    """Return lengths of data, and memory and hours of a run, from a few seconds of its own work on
-    its host; nothing of one whose weights are not on this machine."""
+def _estimate(config: RunConfig) -> dict[str, str]:
+    """Return memory and hours of a run, from a few seconds of its own work on its host; nothing of
+    one whose weights are not on this machine."""
     from symbiont_ecology.model.loading import find_dtype, weight_bytes, weight_files
     from symbiont_ecology.model.locating import local_folder
     from symbiont_ecology.run.build import build_host
@@ -264,13 +290,10 @@ def _estimate(config: RunConfig, data: Sequence[DataTask]) -> dict[str, str]:
         return {"memory and time": "not known: the host would be fetched first"}
     need = weight_bytes(weight_files(folder), find_dtype(host.dtype)) / 1e6
     memory = f"{need:.0f} MB for the host, at most {host.memory_mb:.0f} MB for a batch"
-    lengths = dict[str, str]()
     print(f"timing {host.model} for some seconds …", file=sys.stderr, flush=True)
     try:
-        kernel = build_host(config)
-        lengths = {"lengths": _lengths(kernel, data)} if data else {}
-        generation, whole = estimate_run(config, kernel)
+        generation, whole = estimate_run(config, build_host(config))
     except HostError as error:  # a plan may be made on another machine than the run
-        return {**lengths, "memory": memory, "time": f"not measured: {error}"}
+        return {"memory": memory, "time": f"not measured: {error}"}
     time = f"{generation:.3g} s for a generation, {whole / 3600:.2g} hours for the run, here"
-    return {**lengths, "memory": memory, "time": time}
+    return {"memory": memory, "time": time}
