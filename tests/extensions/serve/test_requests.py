@@ -60,7 +60,8 @@ def openai_of(served: Served, **options: Any) -> Any:
 @pytest.mark.parametrize(
     ("said", "param"),
     [
-        ({"response_format": {"type": "json_object"}}, "response_format"),
+        ({"response_format": {"type": "xml"}}, "response_format"),
+        ({"response_format": "json_object"}, "response_format"),
         ({"response_format": {"type": "json_schema", "json_schema": {}}}, "response_format"),
         ({"tools": [{"type": "function"}]}, "tools"),
         ({"functions": [{"name": "f"}]}, "functions"),

@@ -230,6 +230,11 @@ class ForwardedBatch:
 
     def check(self, request: StreamedRequest) -> None:
         request.check(self._host.shape.max_positions)
+        if request.schema:
+            raise HostError(
+                'response_format: expected {"type": "text"}, got another one: the engine of this '
+                "run follows no form"
+            )
         if request.alternatives:
             raise HostError(
                 f"top_logprobs: expected 0, got {request.alternatives}: the engine of this run "

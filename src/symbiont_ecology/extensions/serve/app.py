@@ -174,6 +174,7 @@ class ServiceApp:
             seed=wanted.seed,
             wanted=self._organelle(wanted.model, access),
             alternatives=wanted.top_logprobs if wanted.logprobs else None,
+            schema=wanted.response_format,
         )
 
     def _organelle(self, model: str, access: Access) -> str | None:

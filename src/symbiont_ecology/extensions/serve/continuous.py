@@ -18,6 +18,7 @@ from torch import Tensor
 from symbiont_ecology.adapters.adapter import AdapterWeights
 from symbiont_ecology.base.errors import HostError
 from symbiont_ecology.base.types import HOST_SLOT
+from symbiont_ecology.extensions.serve.forms import Form, Forms
 from symbiont_ecology.extensions.serve.streaming import (
     LostRow,
     NewToken,
@@ -42,6 +43,7 @@ class _Row:
     request: StreamedRequest
     slot: int
     ends: frozenset[int] = frozenset()
+    form: Form | None = None
     ids: list[int] = field(default_factory=list)
     shown: int = 0
     """Letters of its text that were told."""
@@ -64,7 +66,7 @@ class ContinuousBatch:
     """
 
     def __init__(self, kernel: HostKernel, slots: int) -> None:
-        self._codec = kernel.codec
+        self._codec, self._forms = kernel.codec, Forms(kernel.codec)
         self._decoder, self._bank, self._budget = kernel.decoding_parts(slots)
         self._rows: list[_Row] = []  # as in the session: by slot
         self._session: Session | None = None
@@ -82,10 +84,13 @@ class ContinuousBatch:
         """Check that a request can be answered at all.
 
         Raises:
-            HostError: it has no room in the host's positions, or no prompt.
+            HostError: it has no room in the host's positions, or no prompt, or wants a form that
+                cannot be followed.
             AdapterError: its adapter does not fit.
         """
         request.check(self._decoder.shape.max_positions)
+        if request.schema:
+            self._forms.begin(request.schema)
         if request.weights is not None:
             self._bank.check(request.weights)
 
@@ -102,7 +107,8 @@ class ContinuousBatch:
             if slot is None or (count > 1 and count > self._budget.rows(longest)):
                 break
             ends = self._codec.ends_of(request.decoding.stop)
-            self._waiting.append(_Row(self._next_id, request, slot, ends))
+            form = self._forms.begin(request.schema) if request.schema else None
+            self._waiting.append(_Row(self._next_id, request, slot, ends, form))
             joined.append(self._next_id)
             self._next_id += 1
         return joined
@@ -196,14 +202,17 @@ class ContinuousBatch:
     def _written(self, logits: Tensor) -> list[NewToken]:
         """Return the next token of every row; rows that end leave."""
         logits = logits.float()
-        self._newest = logits.argmax(-1)
+        chosen = self._of_form(logits)
+        self._newest = chosen.argmax(-1)
         drawn = [place for place, row in enumerate(self._rows) if row.request.generator]
         if drawn:
-            self._newest[drawn] = _drawn(logits[drawn], [self._rows[place] for place in drawn])
+            self._newest[drawn] = _drawn(chosen[drawn], [self._rows[place] for place in drawn])
         log_probabilities = logits.log_softmax(-1)
         scores = log_probabilities.gather(1, self._newest[:, None])[:, 0].tolist()
         for row, token in zip(self._rows, self._newest.tolist(), strict=True):
             row.ids.append(token)
+            if row.form:
+                row.form.take(token)
         texts = self._codec.decode([row.ids for row in self._rows])
         told = [
             self._told(row, text, score, log_probabilities[place] if row.is_scored else None)
@@ -211,6 +220,16 @@ class ContinuousBatch:
         ]
         self._keep([not token.end for token in told])
         return told
+
+    def _of_form(self, logits: Tensor) -> Tensor:
+        """Return the logits to choose from: those of rows with a form are narrowed."""
+        formed = [(place, row.form) for place, row in enumerate(self._rows) if row.form]
+        if not formed:
+            return logits
+        chosen = logits.clone()
+        for place, form in formed:
+            form.narrow(chosen[place])
+        return chosen
 
     def _told(self, row: _Row, text: str, score: float, everyone: Tensor | None) -> NewToken:
         """Return what is to be said of a row's newest token, which ends its text. ``everyone`` are

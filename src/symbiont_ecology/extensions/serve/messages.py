@@ -41,7 +41,7 @@ class Ask:
 
     ``limit`` is in new tokens per reply, ``seconds`` is the time that all of it may take.
     ``wanted`` names the organelle that is asked; None leaves that to the strategy. ``alternatives``
-    is that of ``StreamedRequest``.
+    and ``schema`` are those of ``StreamedRequest``.
     """
 
     id: str
@@ -56,6 +56,7 @@ class Ask:
     wanted: OrganelleId | None = None
     is_streamed: bool = False
     alternatives: int | None = None
+    schema: str = ""
 
 
 @dataclass(frozen=True, slots=True)

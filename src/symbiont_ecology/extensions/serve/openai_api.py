@@ -35,6 +35,7 @@ from symbiont_ecology.extensions.serve.streaming import NewToken, ScoredToken
 
 MAX_PROMPT_CHARS, MAX_CHOICES, MAX_ALTERNATIVES = 65_536, 8, 20
 MAX_STOPS, MAX_STOP_CHARS = 16, 64
+MAX_SCHEMA_CHARS = 16_384
 MAX_PAIRS, MAX_KEY_CHARS, MAX_VALUE_CHARS = 16, 64, 512
 """Pairs of ``metadata``, as with OpenAI."""
 MIN_TOP_P = 1e-9
@@ -49,7 +50,6 @@ WITHOUT_EFFECT = frozenset(
     }
 )
 NEUTRAL: Mapping[str, tuple[object, ...]] = {
-    "response_format": ({"type": "text"},),
     "modalities": (["text"],),
     "logit_bias": ({},),
     "reasoning_effort": ("none",),
@@ -157,6 +157,18 @@ def _as_list(value: object) -> object:
     return [value] if isinstance(value, str) and value else value
 
 
+def _schema(value: object) -> object:
+    """Return the JSON schema that a form of answers means: a text, empty for any form."""
+    match value:
+        case {"type": "text"}:
+            return ""
+        case {"type": "json_object"}:
+            return json.dumps({"type": "object"})
+        case {"type": "json_schema", "json_schema": {"schema": dict() as schema}}:
+            return json.dumps(schema)
+    return [value] if isinstance(value, str) else value
+
+
 def _within(kind: str, least: float, most: float, default: float | None = None) -> Any:
     return Field(default, ge=least, le=most, description=f"{kind} from {least:g} to {most:g}")
 
@@ -192,6 +204,12 @@ class ChatRequest(_Body):
     stream: bool = Field(False, description=_YES_OR_NO)
     stream_options: dict[Literal["include_usage", "include_obfuscation"], bool] = Field(
         {}, description="include_usage, true or false"
+    )
+    response_format: Annotated[str, BeforeValidator(_schema)] = Field(
+        "",
+        max_length=MAX_SCHEMA_CHARS,
+        description="a type text, json_object or json_schema, with a schema of at most "
+        f"{MAX_SCHEMA_CHARS} characters",
     )
     logprobs: bool = Field(False, description=_YES_OR_NO)
     top_logprobs: _Whole = _within(_WHOLE, 0, MAX_ALTERNATIVES, default=0)

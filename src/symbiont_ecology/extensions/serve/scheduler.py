@@ -202,6 +202,7 @@ class Scheduler:
                 ask.decoding,
                 generator_of(ask.seed, choice) if ask.decoding.temperature > 0 else None,
                 ask.alternatives,
+                ask.schema,
             )
             for choice in range(ask.choices)
         ]

@@ -24,7 +24,8 @@ class StreamedRequest:
     tokens.
 
     Without a generator the answer is greedy. ``alternatives`` is how many of the most likely tokens
-    are told beside each one; None tells no log-probabilities.
+    are told beside each one; None tells no log-probabilities. ``schema`` is a JSON schema that the
+    answer follows, or empty.
     """
 
     prompt: np.ndarray
@@ -33,6 +34,7 @@ class StreamedRequest:
     decoding: Decoding = Decoding()  # noqa: RUF009  (frozen)
     generator: np.random.Generator | None = None
     alternatives: int | None = None
+    schema: str = ""
 
     def check(self, most: int) -> None:
         """Check that prompt and answer have room in a host's ``most`` positions.
