@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated
 
 from symbiont_ecology.base.errors import ConfigError, DataError
 from symbiont_ecology.base.files import write_whole
-from symbiont_ecology.base.types import last_turn
 from symbiont_ecology.cli import console, options
 from symbiont_ecology.cli.options import argument, option
 from symbiont_ecology.cli.run import (
@@ -182,6 +181,7 @@ def _fitting(
         DataError: no row fits.
         HostError: the host is not here, or its tokenizer cannot be read.
     """
+    from symbiont_ecology.base.types import last_turn
     from symbiont_ecology.tasks.logs import LogTask
     from symbiont_ecology.tasks.synthetic.styles import prompt_styles
 
