@@ -29,13 +29,13 @@ BUDGETS = {
     "extensions/methods": 1190,
     "extensions/native": 750,
     "extensions/ray": 310,
-    "extensions/serve": 2270,
+    "extensions/serve": 2370,
     "extensions/study": 3350,
     "extensions/worlds": 490,
     "model": 2920,
     "run": 2210,
-    "tasks": 2050,
-    "tests": 26500,
+    "tasks": 2070,
+    "tests": 26680,
     "top level": 40,
 }
 """Lines of code of each folder. Raising one takes a sentence in the change log."""

@@ -102,6 +102,24 @@ def test_rows_that_are_too_long_are_named_at_once_and_set_aside_or_cut(
     assert len(cut) == (0 if too_long == "aside" else 2)
 
 
+def test_a_row_whose_reply_is_too_long_is_set_aside_also_where_prompts_are_cut(
+    symbiont: Symbiont, log: Path
+) -> None:
+    rows = [json.loads(line) for line in log.read_text().splitlines()[:48]]
+    rows[10]["prompt"], rows[40]["reply"] = 600 * "a", 600 * "b"
+    log.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    said = symbiont("learn-from", log, "--too-long", "cut", "--dry-run").out
+    assert "1 row too long for the model, prompts cut at their beginning: line 11" in said
+    assert "1 row too long for the model, set aside: line 41" in said
+
+
+def test_a_log_in_which_nothing_counts_as_accepted_says_so(symbiont: Symbiont, log: Path) -> None:
+    said = symbiont("learn-from", log, "--accepted-as", "ja", "--dry-run")
+    assert f"log {log}: none of 360 replies counts as accepted" in said.error
+    said = symbiont("learn-from", log, "--accepted-as", "ja", "--accepted-from", "1")
+    assert "expected it or --accepted-from" in said.error
+
+
 def test_a_table_of_a_company_goes_in_without_a_flag(symbiont: Symbiont, tmp_path: Path) -> None:
     """Semicolons, other names, numbers for users, words for verdicts, and seconds."""
     head = "User ID;Question;Answer;Thumb;ts\n"

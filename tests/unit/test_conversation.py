@@ -53,7 +53,7 @@ def test_messages_of_clients_become_turns(conversation: object, turns: list[str]
             said(("user", [{"type": "image_url"}])),
             "messages[0].content[0]: expected a part of type",
         ),
-        (said(("user", "a\x1db")), "messages[0].content: expected whole"),
+        (said(("user", "a\x1db")), "messages[0].content: expected no U+001D"),
         (said(("critic", "a")), "messages[0].role: expected system, user or assistant"),
         (said(("user", "a"), ("tool", "b")), "messages[1]: tools are not supported"),
         (

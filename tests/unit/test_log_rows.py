@@ -55,6 +55,8 @@ def test_verdicts_come_in_many_words() -> None:
     refused = "FALSE", "thumbs-down", "👎🏿", ":-1:", "-1.0", "0.0", 0, -1, False, [0.0]
     for value in (*NO, *refused):
         assert usual.read(value) is False, value
+    assert [Verdicts(accepted_from=4).read(value) for value in ("4,5", "3,5")] == [True, False]
+    assert usual.read("1,0") is True
     for value in (None, float("nan"), "", "null", "N/A", "None"):
         assert usual.read(value) is None, value
 
@@ -124,7 +126,7 @@ def test_users_may_be_numbers_and_ids_of_databases() -> None:
     ]
 
 
-@pytest.mark.parametrize("written", [float(BIG), 9e17, 1.5, "9.87654321012346E+17", f"{BIG}.0"])
+@pytest.mark.parametrize("written", [float(BIG), 9e17, "9.87654321012346E+17", f"{BIG}.0"])
 def test_users_that_a_float_may_have_merged_are_refused(written: object, tmp_path: Path) -> None:
     with pytest.raises(
         DataError, match=r"line 1: user, column 'user': .* has lost digits, so users could be mixed"
@@ -240,6 +242,14 @@ def test_conversations_are_turns_and_bring_their_reply(tmp_path: Path) -> None:
     assert (row.prompt, row.reply) == ("say a", "3")
 
 
+def test_messages_that_python_wrote_are_named_also_where_they_bring_the_reply(
+    tmp_path: Path,
+) -> None:
+    talk = str([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}])
+    with pytest.raises(DataError, match="messages as Python shows them"):
+        read(tmp_path, {"user": "ann", "messages": talk, "accepted": True})
+
+
 def test_json_that_is_no_conversation_is_a_text(tmp_path: Path) -> None:
     (row,) = read(tmp_path, {**ROW, "prompt": '{"a": 1', "reply": '{"a": 1}'}).rows
     assert (row.prompt, row.reply) == ('{"a": 1', '{"a": 1}')
@@ -279,7 +289,7 @@ def test_a_row_that_lacks_something_is_set_aside_and_counted(tmp_path: Path) -> 
         {"accepted": None},
         {"accepted": float("nan")},
         {"user": None},
-        {"user": ""},
+        {"user": "nan"},
         {"prompt": " "},
         {"reply": None},
         {"reply": " "},
@@ -303,10 +313,10 @@ def test_a_row_that_lacks_something_is_set_aside_and_counted(tmp_path: Path) -> 
     [
         ({"accepted": "perhaps"}, r"line 1: .*expected verdicts of two kinds.* got 'perhaps'"),
         ({"reply": "\ud800"}, r"line 1: .*expected whole characters"),
-        ({"prompt": "a\x1db"}, r"line 1: .*expected whole characters"),
+        ({"prompt": "a\x1db"}, r"line 1: .*expected no U\+001D"),
         ({"prompt": True}, r"line 1: .*expected text, got True"),
         ({"reply": {"a": "x", "b": "y"}}, r"line 1: .*expected one text, got an object with a, b"),
-        ({"prompt": "[{'role': 'user', 'content': 'a'}]"}, r"line 1: .*messages as Python shows"),
+        ({"prompt": "[{'role': 'user', 'content': 'a'}]"}, r"log.jsonl: messages as Python shows"),
         (
             {"prompt": [{"role": "user", "content": [{"type": "image_url"}]}]},
             r"a part of type text",
@@ -434,6 +444,22 @@ def test_one_prompt_in_ten_is_held_out_for_everybody(tmp_path: Path) -> None:
     assert 0.05 < 1 - len(learned) / len(task.log) < 0.15
     kept = {line.prompt for line in task.part("short", "holdout")}
     assert kept.isdisjoint(learned)
+
+
+def test_users_in_floats_of_32_bits_are_refused(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    for numbers, is_refused in (([7.0, 8.0], False), ([123456789.0, 123456790.0], True)):
+        columns = {name: [cell] * 2 for name, cell in ROW.items()}
+        columns["user"] = pyarrow.array(numbers, pyarrow.float32())
+        parquet.write_table(pyarrow.table(columns), tmp_path / "log.parquet")
+        source = LogTasks("log", str(tmp_path / "log.parquet"))
+        if is_refused:
+            with pytest.raises(DataError, match="has lost digits"):
+                source.table()
+        else:
+            assert {row.user for row in source.rows()} == {"7", "8"}
 
 
 def test_parquet_says_the_same(tmp_path: Path) -> None:

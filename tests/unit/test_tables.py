@@ -104,6 +104,28 @@ def test_a_sheet_of_libreoffice_is_read(tmp_path: Path) -> None:
     ]
 
 
+def test_columns_without_a_name_shift_nothing(tmp_path: Path) -> None:
+    FRAME.to_excel(tmp_path / "t.xlsx")  # its first column are row numbers
+    FRAME.to_csv(tmp_path / "t.csv")
+    (tmp_path / "trailing.csv").write_text("user;reply;;\nu0;a;;\n")
+    for name in ("t.xlsx", "t.csv"):
+        rows = rows_in(tmp_path / name)
+        assert [{column: row[column] for column in ROWS[0]} for row in rows] == ROWS
+    (row,) = rows_in(tmp_path / "trailing.csv")
+    assert (row["user"], row["reply"]) == ("u0", "a")
+
+
+def test_a_list_under_the_name_of_lines_is_read_and_a_sheet_under_that_of_text_is_named(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "t.jsonl").write_text(json.dumps(ROWS))
+    assert rows_in(tmp_path / "t.jsonl") == ROWS
+    FRAME.to_excel(tmp_path / "t.xlsx", index=False)
+    (tmp_path / "t.xlsx").rename(tmp_path / "t.csv")
+    with pytest.raises(DataError, match=r"let its name end in \.xlsx"):
+        rows_in(tmp_path / "t.csv")
+
+
 def test_nothing_is_what_spreadsheets_and_postgres_write_for_it(tmp_path: Path) -> None:
     (tmp_path / "t.tsv").write_text("user\treply\nu0\t\\N\nu1\t\n")
     assert [row["reply"] for row in rows_in(tmp_path / "t.tsv")] == [None, None]

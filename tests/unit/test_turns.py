@@ -23,7 +23,9 @@ from symbiont_ecology.base.types import (
     without_turns,
 )
 from symbiont_ecology.evaluate.items import draw_items, read_items
+from symbiont_ecology.model.codec import TextCodec
 from symbiont_ecology.model.kernel import HostKernel
+from symbiont_ecology.model.loading import read_model_config
 from symbiont_ecology.run.build import check, mixture
 from symbiont_ecology.run.config import HostConfig, RunConfig
 from symbiont_ecology.run.executors import KernelSource
@@ -148,6 +150,28 @@ def test_a_template_prints_the_day_of_the_run(tmp_path: Path, template: str) -> 
     assert other.codec.chat("a") == f"{before}03 Feb 2027a"
     assert KernelSource(there, is_chat=True).reader(9).chat("a") == other.codec.chat("a")
     assert first.fingerprint() == same.fingerprint() != other.fingerprint()
+
+
+def test_every_format_of_a_date_is_of_the_day_of_the_run(tmp_path: Path) -> None:
+    template = "{{ strftime_now('%F %D %e %R %-d %Y') }}{{ messages[-1].content }}"
+    folder = add_chat_template(make_host(tmp_path / "host", layers=1), template)
+    codec = TextCodec(folder, read_model_config(folder), is_chat=True)
+    assert codec.chat("a") == "2026-01-01 01/01/26  1 00:00 1 2026a"
+
+
+def test_a_template_that_writes_titles_gets_texts_and_one_with_a_window_loses_turns(
+    tmp_path: Path,
+) -> None:
+    title = "{% for m in messages %}{{ m.content | title }}{% endfor %}"
+    window = "{% for m in messages[-3:] %}{{ m.content }}{% endfor %}"
+    codecs = []
+    for name, template in {"title": title, "window": window}.items():
+        folder = add_chat_template(make_host(tmp_path / name, layers=1), template)
+        codecs.append(TextCodec(folder, read_model_config(folder), is_chat=True))
+    assert codecs[0].chat("say a") == "Say A"
+    assert codecs[1].chat("say a") == "say a"
+    with pytest.raises(HostError, match="for turns of assistant, got one that drops them"):
+        codecs[1].chat(in_turns("a", "b", "c"))
 
 
 @pytest.mark.parametrize("name", TRAINED)

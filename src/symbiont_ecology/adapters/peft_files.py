@@ -169,28 +169,33 @@ def stated_rank(folder: str | Path) -> int:
     return max(int(rank) for rank in (config["r"], *(config.get("rank_pattern") or {}).values()))
 
 
-@cache
 def warn_of_base(folder: str | Path, host: str) -> None:
     """Warn, once, of an adapter whose config names another model than this host.
 
-    One model has many names: those of publishers, formats and precisions do not count, and a name
-    of a local folder need not be whole. A name without a size (``7B``) says too little.
+    One model has many names: those of publishers, formats and precisions do not count. A name
+    without a size (``7B``) says too little, and of a local folder its size alone is compared.
 
     Raises:
         AdapterError: as ``stated_rank``.
     """
     base = str(_read_config(Path(folder)).get("base_model_name_or_path") or "")
     made_for, own = _words_of(base), _words_of(host)
-    is_whole = _is_of_hub(host) or host.endswith(".gguf")
     if not (made_for and own and _is_of_hub(base)):
         return
-    if own != made_for if is_whole else not own <= made_for:
-        warnings.warn(
-            f"{folder} was made for {base}, and the host is {host}: on another model an adapter "
-            "means nothing",
-            EcologyWarning,
-            stacklevel=2,
+    if not (_is_of_hub(host) or host.endswith(".gguf")):
+        made_for, own = (
+            {word for word in words if _SIZE.fullmatch(word)} for words in (made_for, own)
         )
+    if own != made_for:
+        _warn_once(
+            f"{folder} was made for {base}, and the host is {host}: on another model an adapter "
+            "means nothing"
+        )
+
+
+@cache
+def _warn_once(text: str) -> None:
+    warnings.warn(text, EcologyWarning, stacklevel=3)
 
 
 def write_peft(

@@ -106,6 +106,8 @@ def _text_of(part: object, where: str) -> str:
         part = part.get("text", part.get("value"))
     if not isinstance(part, str):
         raise ValueError(f"{where}: expected text, got {part!r:.40}")
-    if TURN_END in part or not is_text(part):
-        raise ValueError(f"{where}: expected whole characters, and not U+001D, which parts turns")
+    if TURN_END in part:
+        raise ValueError(f"{where}: expected no U+001D, which parts turns")
+    if not is_text(part):
+        raise ValueError(f"{where}: expected whole characters, got half of one")
     return part

@@ -27,5 +27,7 @@ def user_name(text: str) -> str:
     name = "".join(" " if unicodedata.category(c) == "Zs" else c for c in plain).strip(" ")
     odd = {unicodedata.category(letter) for letter in name} & {"Cc", "Cs", "Zl", "Zp"}
     if odd or _REVERSED.search(name) or not 0 < len(name) <= MAX_USER_CHARS:
-        raise ValueError(f"expected a line of 1 to {MAX_USER_CHARS} characters, got {text!a:.60}")
+        raise ValueError(
+            f"expected a line of 1 to {MAX_USER_CHARS} characters that show, got {text!a:.60}"
+        )
     return name

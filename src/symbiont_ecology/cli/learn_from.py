@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -76,13 +77,21 @@ def learn_from(
     named = zip(roles, (user, prompt, reply, accepted, family, time, correction), strict=True)
     columns = {role: column for role, column in named if column}
     words = tuple(filter(None, accepted_as.split(",")))
+    if words and accepted_from is not None:
+        raise ConfigError("--accepted-as: expected it or --accepted-from, got both")
     table = LogTasks("log", str(log), columns, None, accepted_from, words).table()
+    if not any(row.is_accepted for row in table.rows):
+        raise DataError(
+            f"log {log}: none of {len(table.rows)} replies counts as accepted, so nothing can be "
+            f"learned: look at the column {table.columns['accepted']!r}, --accepted-as, "
+            "--accepted-from"
+        )
     plan = partial(_config, overrides=overrides or (), about=log, host=host, passes=passes)
     with _draft(table.rows) as draft:
         check(config := plan(table.rows, draft))
         rows, long_rows = _fitting(table.rows, config, too_long == "cut", not dry_run)
     if not quiet or dry_run:
-        _tell_table(log, table, rows, long_rows, too_long)
+        _tell_table(log, table, rows, long_rows)
     if dry_run:
         with _draft(rows) as draft:
             place = folder_for("learned", out, lambda place: not place.exists())
@@ -150,7 +159,7 @@ def _config(
 
 
 def _tell_table(
-    log: Path, table: LogTable, rows: Sequence[LogRow], long_rows: Sequence[int], too_long: str
+    log: Path, table: LogTable, rows: Sequence[LogRow], long_rows: Mapping[str, Sequence[int]]
 ) -> None:
     """Print what was read of a table, what was set aside, and what is odd."""
     share = sum(row.is_accepted for row in rows) / len(rows)
@@ -158,9 +167,8 @@ def _tell_table(
     about = f"users: {users}; families that can be told apart: {families}"
     print(f"{log}: {len(rows)} rows with reply and verdict, {share:.0%} accepted; {about}")
     print(f"columns: {', '.join(f'{role} = {name}' for role, name in table.columns.items())}")
-    done = "cut at their beginning" if too_long == "cut" else "set aside"
-    reasons = [(f"set aside, {why}", places) for why, places in table.aside.items()]
-    for what, places in [*reasons, (f"too long for the model, {done}", long_rows)]:
+    reasons = {f"set aside, {why}": places for why, places in table.aside.items()}
+    for what, places in {**reasons, **long_rows}.items():
         if places:
             count, numbers = len(places), ", ".join(map(str, places[:MAX_SHOWN]))
             more = f", … ({count - MAX_SHOWN} more)" if count > MAX_SHOWN else ""
@@ -172,10 +180,10 @@ def _tell_table(
 
 def _fitting(
     rows: Sequence[LogRow], config: RunConfig, is_cut: bool, may_fetch: bool
-) -> tuple[Sequence[LogRow], list[int]]:
-    """Return the rows that the host can read, and the places of those that are too long for it:
-    left out, or ``is_cut`` at the beginning of their prompts. Nothing is known of a host that is
-    not here, unless it ``may_fetch`` it.
+) -> tuple[Sequence[LogRow], dict[str, list[int]]]:
+    """Return the rows that the host can read, and the places of those that are too long for it, by
+    what became of them: set aside, or ``is_cut`` at the beginning of their prompts, if that is
+    enough. Nothing is known of a host that is not here, unless it ``may_fetch`` it.
 
     Raises:
         DataError: no row fits.
@@ -186,7 +194,7 @@ def _fitting(
     from symbiont_ecology.tasks.synthetic.styles import prompt_styles
 
     if (reader := reader_of(config, may_fetch=may_fetch)) is None:
-        return rows, []
+        return rows, {}
     (codec, most), style = reader, prompt_styles.build(config.tasks.style)
 
     def too_long(some: Sequence[LogRow]) -> list[bool]:
@@ -196,14 +204,17 @@ def _fitting(
     are_long = too_long(rows)
     fitting = [row for row, is_long in zip(rows, are_long, strict=True) if not is_long]
     long_rows = [row for row, is_long in zip(rows, are_long, strict=True) if is_long]
-    for row in long_rows if is_cut else ():
-        text = last_turn(row.prompt)
+    done = defaultdict[str, list[int]](list)
+    for row in long_rows:
+        text = last_turn(row.prompt) if is_cut else ""
         while text and too_long([shorter := replace(row, prompt=text)])[0]:
             text = text[len(text) // 8 + 1 :]
         fitting += [shorter] if text else []
+        what = "prompts cut at their beginning" if text else "set aside"
+        done[f"too long for the model, {what}"].append(row.place)
     if not fitting:
         raise DataError(f"log: expected rows of at most {most} tokens, all are longer")
-    return sorted(fitting, key=lambda row: row.place), [row.place for row in long_rows]
+    return sorted(fitting, key=lambda row: row.place), done
 
 
 def _families(rows: Sequence[LogRow]) -> list[str]:
@@ -254,8 +265,9 @@ def _report(run: Run, row_count: int, users: Sequence[str]) -> None:
     unserved = sorted({*users}.difference(*serving.values()))
     print("\naccepted replies that were held out: share written exactly so, log-probability")
     print(means.round(2).to_string())
-    for name, served in {**serving, "nobody": unserved}.items():
-        print(f"{name} serves {len(served)} users: {', '.join(served):.60}")
+    for name, served in {**serving, **({"nobody": unserved} if unserved else {})}.items():
+        users = "user" if len(served) == 1 else "users"
+        print(f"{name} serves {len(served)} {users}: {', '.join(served):.60}")
     figures = {str(name): dict(row.dropna()) for name, row in means.iterrows()}
     adapters = {
         name: {"users": served, "held_out": servers.count(name), **figures.get(name, {})}

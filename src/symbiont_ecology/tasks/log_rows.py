@@ -77,15 +77,19 @@ YES = _words(
 )
 NO = _words(
     """false f no n off refused refuse rejected reject down thumbsdown downvote downvoted dislike
-    disliked bad poor negative unhelpful nothelpful incorrect wrong fail 0 -1 👎 ❌ ✖ ✘ 🙁 ☹"""
+    disliked
+    bad poor negative unhelpful nothelpful incorrect wrong fail denied 0 -1 👎 ❌ ✖ ✘ 🙁 ☹"""
 )
 NEITHER = frozenset(("", "none", "null", "nan", "na", "n/a", "-", "--", "neutral", "unrated"))
 """Words for a verdict, and for none, in small letters without blanks and marks between."""
+NOBODY = frozenset(("", "none", "nan", "nat", "null", "<na>"))
+"""Words that stand for no user where a column was made a text."""
 _DRESS = re.compile("[\\s_:\ufe0e\ufe0f\U0001f3fb-\U0001f3ff]|(?<=\\w)-")
 """What does not count in a word for a verdict: blanks, colons, skin tones."""
 _DEPTH = 3
 """Cells within cells."""
 _SEPARATORS = re.compile(r"[\W_]")
+_DECIMAL = re.compile(r"-?\d+,\d+")
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
 _PYTHON = re.compile(r"\[?\{'\w+': ")
 """How Python shows a message."""
@@ -164,8 +168,9 @@ def word_of(cell: object) -> str:
     word = "" if value is None else _DRESS.sub("", str(value).casefold())
     if word[:1] == "[" and word[-1:] == "]" and "," not in word:
         word = word[1:-1].strip("\"'")
+    number = word.replace(",", ".") if _DECIMAL.fullmatch(word) else word
     try:
-        return word if not word or word in YES | NO else f"{float(word):g}"
+        return word if not word or word in YES | NO else f"{float(number):g}"
     except ValueError:
         return word
 
@@ -174,7 +179,9 @@ def _number(word: str) -> float:
     try:
         return float(word)
     except ValueError:
-        raise ValueError("expected a number, since accepted_from is one") from None
+        raise ValueError(
+            f"expected a number, since accepted_from is one, got {word!r:.40}"
+        ) from None
 
 
 @dataclass(frozen=True)
@@ -212,7 +219,10 @@ def read_log(path: Path, about: str, columns: Mapping[str, str], verdicts: Verdi
     for where, row in rows_of_file(path, about):
         found = next((some for form in forms if (some := form.rows(row)) is not None), [row])
         table += [(where, part) for one in found for part in _unpaired(one)]
-    taken = _columns(table, columns, verdicts, about)
+    try:
+        taken = _columns(table, columns, verdicts, about)
+    except ValueError as error:
+        raise DataError(f"{about}: {error}") from error
     table = _decoded(table, [taken[role] for role in ("prompt", "reply") if role in taken])
     rows, aside = list[LogRow](), defaultdict[str, list[int]](list)
     words = set[str]()
@@ -281,7 +291,7 @@ def _row(
     is_accepted = read("accepted", verdicts.read)
     if is_accepted is None:
         return "without a verdict"
-    if as_written(cells["user"]) in (None, ""):
+    if str(as_written(cells["user"])).strip().casefold() in NOBODY:
         return "without a user"
     turns, said = read("prompt", turns_in)
     reply = (read("reply", reply_in) if "reply" in columns else said).strip()
@@ -348,6 +358,12 @@ def reply_in(cell: object) -> str:
             value = value[-1]
         elif is_message(value):
             value = value.get("content", value.get("value"))
+        elif isinstance(value, Mapping) and isinstance(value.get("choices"), list):
+            value = (
+                value["choices"][0] if value["choices"] else ""
+            )  # a whole answer of OpenAI's API
+        elif isinstance(value, Mapping) and is_message(value.get("message")):
+            value = value["message"]
         elif isinstance(value, Mapping) and "type" not in value:
             texts = [one for one in value.values() if isinstance(one, str | list | Mapping) and one]
             if len(texts) != 1:
@@ -481,11 +497,12 @@ def _decoded(table: list[Row], columns: Sequence[str]) -> list[Row]:
 
 
 def _has_replies(table: Sequence[Row], prompt: str) -> bool:
-    """Return true if conversations in a column end with replies."""
-    try:
-        return any(ends_with_reply(_opened(cell_of(row, prompt))) for _, row in table)
-    except ValueError:
-        return False
+    """Return true if conversations in a column end with replies.
+
+    Raises:
+        ValueError: Python wrote them.
+    """
+    return any(ends_with_reply(_opened(cell_of(row, prompt))) for _, row in table)
 
 
 def _reads(table: Sequence[Row], column: str, verdicts: Verdicts) -> bool:

@@ -118,6 +118,8 @@ class LogTasks:
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", with_present_fields(self.columns))
         object.__setattr__(self, "accepted_as", tuple(self.accepted_as))
+        if self.accepted_as and self.accepted_from is not None:
+            raise ValueError("accepted_as: expected it or accepted_from, got both")
         if unknown := set(self.columns) - set(LOG_COLUMNS):
             raise ValueError(
                 f"columns: expected some of {', '.join(LOG_COLUMNS)}, got {sorted(unknown)[0]!r}"

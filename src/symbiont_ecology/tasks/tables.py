@@ -35,12 +35,17 @@ MAX_FILE_MB = 256
 MAX_ROWS = 1_000_000
 MAX_TEXT_CHARS = 1_000_000
 """Characters of a prompt or an answer: a longer one keeps a tokenizer busy for minutes."""
-MAX_EXACT = 2**53
-"""Size from which on a float may stand for several whole numbers."""
+MAX_EXACT, MAX_SHORT = 2**53, 2**24
+"""Size from which on a float, and one of 32 bits, may stand for several whole numbers."""
 _ROUNDED = re.compile(r"\d([.,]\d+)?[eE]\+\d+|\d{16,}[.,]0+")
 """Whole numbers as a spreadsheet or a float writes them, some digits being lost."""
 _WHOLE = re.compile(r"(\d+)\.0+")
 """A whole number of a column that has gaps, as pandas writes it."""
+
+
+class Short(float):
+    """A float that had 32 bits or fewer in its table."""
+
 
 Row = tuple[str, Mapping[str, Any]]
 """Place of a row, such as ``line 7``, and its cells by column."""
@@ -71,6 +76,8 @@ def rows_of_file(path: Path, about: str, ending: str = "") -> Iterator[Row]:
     if (reader := READERS.get(ending or path.suffix.lower())) is None:
         raise DataError(f"{about}: expected a file that ends in {', '.join(READERS)}")
     try:
+        if reader is _separated and zipfile.is_zipfile(path):
+            raise ValueError("a sheet that is called otherwise: let its name end in .xlsx")
         yield from _checked(reader(path))
     except (OSError, ValueError, OverflowError, csv.Error, zipfile.BadZipFile) as error:
         raise DataError(f"{about}: cannot be read: {error!s:.300}") from error
@@ -87,7 +94,8 @@ def _checked(rows: Places) -> Iterator[Row]:
 
 
 def _json_lines(path: Path) -> Places:
-    return _lines_of(read_regular(path, MAX_FILE_MB))
+    text = read_regular(path, MAX_FILE_MB)
+    return _json(path) if text.lstrip()[:1] == "[" else _lines_of(text)
 
 
 def _lines_of(text: str) -> Places:
@@ -152,7 +160,7 @@ def _separated(path: Path) -> Places:
         plain = re.sub(r'"[^"]*"', "", head)
         separator = tab if path.suffix.lower() == ".tsv" else max(",;\t", key=plain.count)
     table = csv.DictReader(StringIO(text, newline=""), delimiter=separator, strict=True)
-    names = _columns(table.fieldnames or ())
+    table.fieldnames = names = _columns(table.fieldnames or ())
     for row in table:
         where = f"line {table.line_num}"
         if None in row or None in row.values():
@@ -185,7 +193,7 @@ def _sheet(path: Path) -> Places:
         head, *lines = CalamineWorkbook.from_path(path).get_sheet_by_index(0).to_python() or [[]]
     except CalamineError as error:
         raise ValueError(f"not a sheet that can be read ({error})") from error
-    names = _columns([name for name in head if name != ""])
+    names = _columns(head)
     for number, line in enumerate(lines, 2):
         cells = [None if cell == "" else as_written(cell) for cell in line]
         if any(cell is not None for cell in cells):
@@ -193,12 +201,13 @@ def _sheet(path: Path) -> Places:
 
 
 def _columns(names: Sequence[object]) -> list[str]:
-    """Return the names of columns.
+    """Return the names of columns; one without a name, such as that of row numbers, is called by
+    its place.
 
     Raises:
         ValueError: two are alike.
     """
-    columns = list(map(str, names))
+    columns = [str(name).strip() or f"column {place}" for place, name in enumerate(names, 1)]
     if len(set(columns)) < len(columns):
         raise ValueError(f"expected different columns, got {', '.join(columns):.200}")
     return columns
@@ -222,7 +231,13 @@ def _parquet(path: Path) -> Places:
                     f"{head.num_rows} rows, unpacked {megabytes:.0f} MB, at most {MAX_ROWS} and "
                     f"{MAX_FILE_MB}: take a part of it"
                 )
-            return _numbered(file.read().to_pylist())
+            short = [
+                one.name for one in file.schema_arrow if str(one.type) in ("float", "halffloat")
+            ]
+            rows = file.read().to_pylist()
+            for row in rows if short else ():
+                row |= {name: Short(row[name]) for name in short if row[name] is not None}
+            return _numbered(rows)
     except pyarrow.ArrowException as error:
         raise ValueError(f"not a Parquet file that can be read ({error})") from error
 
@@ -255,7 +270,8 @@ def as_written(cell: object) -> object:
         case float():
             if math.isnan(cell):
                 return None
-            return int(cell) if cell.is_integer() and abs(cell) < MAX_EXACT else cell
+            most = MAX_SHORT if isinstance(cell, Short) else MAX_EXACT
+            return int(cell) if cell.is_integer() and abs(cell) < most else cell
         case Decimal():
             return int(cell) if cell == cell.to_integral_value() else float(cell)
         case UUID():
@@ -312,7 +328,8 @@ def named(cell: object) -> str:
     """
     name = as_written(cell)
     text = name.strip() if isinstance(name, str) else ""
-    if type(name) is float or _ROUNDED.fullmatch(text):
+    is_rounded = isinstance(name, float) and name.is_integer()
+    if is_rounded or _ROUNDED.fullmatch(text):
         raise ValueError(f"{name!s:.40} has lost digits, so users could be mixed: write it as text")
     if type(name) is int:
         return str(name)

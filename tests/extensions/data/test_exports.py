@@ -128,6 +128,12 @@ ONE_ROW: dict[str, dict[str, Any]] = {
         "user_score": 1,
         "feedback": "POSITIVE",
     },
+    "openai": {
+        "user": "u1",
+        "input": [ASKED[1]],
+        "output": {"choices": [{"index": 0, "message": SAID, "finish_reason": "stop"}]},
+        "score": 1,
+    },
     "quoted": {"userId": "u1", "input": json.dumps("say a"), "output": json.dumps("a"), "score": 1},
 }
 """One accepted reply, as others write it."""
@@ -176,6 +182,18 @@ def test_traces_of_langfuse(form: str, tmp_path: Path) -> None:
     assert table.columns["user"] == "userId"
     assert table.rows[0].time > 0
     assert table.aside == {"without a verdict": [4 if form == "csv" else 3]}
+
+
+@pytest.mark.parametrize("code", [0, None])
+def test_a_score_in_words_is_its_word_whatever_its_code(code: int | None, tmp_path: Path) -> None:
+    (row, *_) = langfuse()
+    del row["user-feedback"]
+    good, bad = (
+        {**row, "scores": [{"name": "user-feedback", "value": number, "stringValue": word}]}
+        for number, word in ((code, "good"), (1, "bad"))
+    )
+    table = _table(tmp_path / "traces.json", [good, bad])
+    assert [one.is_accepted for one in table.rows] == [True, False]
 
 
 def test_inferences_of_tensorzero(tmp_path: Path) -> None:

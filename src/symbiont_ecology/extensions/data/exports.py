@@ -70,7 +70,9 @@ class Scored:
         scores = row.get("scores")
         if not isinstance(scores, list) or not all(isinstance(one, Mapping) for one in scores):
             return None
-        columns = {str(one.get("name")): one.get("value", one.get("stringValue")) for one in scores}
+        columns = {
+            str(one.get("name")): one.get("stringValue") or one.get("value") for one in scores
+        }
         comments = [one["comment"] for one in scores if one.get("comment")]
         rest = {name: cell for name, cell in row.items() if name != "scores"}
         return [{**rest, **columns, **({"comment": comments[0]} if comments else {})}]

@@ -101,8 +101,8 @@ def _keys(path: Path | None, address: str) -> ApiKeys | None:
     """Return the keys of a file; an address that others can reach needs some."""
     from symbiont_ecology.extensions.serve.limits import ApiKeys
 
-    if path is not None and not path.exists():
-        raise DataError(f"no keys in {path}: {command_line('key', path)} makes one")
+    if path is not None and not path.is_file():
+        raise DataError(f"no file of keys {path}: {command_line('key', path)} makes one")
     if path is None and address not in LOOPBACK_ADDRESSES:
         raise ConfigError(
             f"--address {address}: others can reach it, so expected --keys FILE; symbiont key FILE "

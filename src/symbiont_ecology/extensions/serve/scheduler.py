@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from symbiont_ecology.base.errors import EcologyError, RunError
+from symbiont_ecology.base.errors import EcologyError, HostError, RunError
 from symbiont_ecology.base.types import OrganelleId, prepend_phrase
 from symbiont_ecology.extensions.serve.journal import GivenAnswer, Journal
 from symbiont_ecology.extensions.serve.messages import Ask, RequestRefusedError
@@ -189,9 +189,11 @@ class Scheduler:
 
     def _queue(self, job: AnswerJob, snapshot: ServingSnapshot) -> None:
         ask, weights = job.ask, snapshot.adapter(job.organelle)
-        (prompt,) = self._encode(
-            [prepend_phrase(weights.phrase, ask.prompt) if weights else ask.prompt]
-        )
+        text = prepend_phrase(weights.phrase, ask.prompt) if weights else ask.prompt
+        try:
+            (prompt,) = self._encode([text])
+        except HostError as error:
+            raise HostError(f"messages: {error}") from error
         job.prompt_tokens = len(prompt)
         limit = max(min(ask.limit, self._positions - len(prompt)), 1)
         requests = [

@@ -13,6 +13,7 @@ const mullerView = {
     return [measureList(this, { asked: "answers", right: `${run.yes} answers`, ...energy }, redraw)];
   },
   option(run, state) {
+    if (run.last < 1) return null;
     const times = stretches(run, COLUMNS),
       shares = new Map(),
       totals = new Map();

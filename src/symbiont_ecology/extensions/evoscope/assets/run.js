@@ -79,7 +79,7 @@ class RunView {
     const total = (list, part) => list.reduce((sum, one, frame) => sum + (part(frame) ? one : 0), 0);
     const share = (part) => percent({ asked: total(this.curves.asked, part), right: total(this.curves.right, part) });
     const quarter = (this.last + 1) / 4,
-      late = share((frame) => frame >= 3 * quarter),
+      late = share((frame) => frame >= Math.min(3 * quarter, this.last)),
       early = this.last < 3 ? "" : `, ${share((frame) => frame < quarter)} at first`;
     const found = this.hasUsers
       ? `${count(this.users.length, "user")}, ${count(this.served(this.last).size, "group")} found`
@@ -318,9 +318,9 @@ function percent(sum) {
   return sum && sum.asked ? `${Math.round((100 * sum.right) / sum.asked)} %` : "–";
 }
 
-// A text of a model or of data: what cannot be seen, or turns the direction of others, is spelt out.
+// A text of a model or of data: what cannot be seen, or turns the direction of others, is spelt out, but for joiners.
 function plain(text) {
-  return String(text).replace(/[\p{Cc}\p{Cf}\p{Co}\p{Cs}]/gu, (letter) =>
+  return String(text).replace(/(?![\u200c\u200d])[\p{Cc}\p{Cf}\p{Co}\p{Cs}]/gu, (letter) =>
     letter === "\n" || letter === "\t"
       ? letter
       : `⟨U+${letter.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`,

@@ -9,7 +9,7 @@ const curvesView = {
   title: "Answers and population",
   unit: (run) => `${run.yes} answers in %, smoothed; organelles alive; dotted: the world changes`,
   option(run) {
-    if (run.last < 0) return null;
+    if (run.last < 1) return null; // a point is no curve
     const { asked, right, population, births, deaths } = run.curves,
       ends = run.frames.ends;
     const points = (of) => ends.map((generation, frame) => [generation, of(frame)]);
@@ -337,7 +337,7 @@ const ranksView = {
   title: "Ranks and parameters",
   unit: "organelles by rank; sum of ranks",
   option(run) {
-    if (run.last < 0 || !run.organelles.some((one) => one.ranks.length)) return null;
+    if (run.last < 1 || !run.organelles.some((one) => one.ranks.length)) return null;
     const shown = stretches(run, COLUMNS).map(([, last]) => last),
       counts = shown.map((frame) => run.alive(frame).map((one) => run.rank(one, frame)));
     const ranks = [...new Set(counts.flat())].sort((a, b) => a - b),
