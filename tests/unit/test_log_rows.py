@@ -15,9 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lines import jsonl
-from logs import rows_of, town
+from logs import log_config, rows_of, town
 from symbiont_ecology.base.errors import DataError
 from symbiont_ecology.base.types import messages, turns
+from symbiont_ecology.run.build import mixture
 from symbiont_ecology.tasks import task_sources
 from symbiont_ecology.tasks.log_rows import (
     NO,
@@ -29,7 +30,13 @@ from symbiont_ecology.tasks.log_rows import (
     seconds_of,
     turns_in,
 )
-from symbiont_ecology.tasks.logs import MAX_REPLY_TOKENS, LogTask, LogTasks, is_held_out
+from symbiont_ecology.tasks.logs import (
+    MAX_REPLY_TOKENS,
+    LoggedUsers,
+    LogTask,
+    LogTasks,
+    is_held_out,
+)
 from symbiont_ecology.tasks.tables import named
 
 ROW = {"user": "ann", "prompt": "say a", "reply": "a", "accepted": True}
@@ -210,12 +217,7 @@ def test_moments_come_in_many_forms(moment: object) -> None:
 
 def test_rows_are_learned_in_the_order_of_time(tmp_path: Path) -> None:
     lines = [{**ROW, "prompt": f"say {n}", "time": 1700000000 - n} for n in (0, 2, 3, 4)]
-    config = {"kind": "log", "name": "log", "path": log_of(tmp_path, *lines).path}
-    from logs import log_config
-    from symbiont_ecology.run.build import mixture
-    from symbiont_ecology.tasks.logs import LoggedUsers
-
-    users = mixture(log_config(Path(config["path"]))).users
+    users = mixture(log_config(Path(log_of(tmp_path, *lines).path))).users
     assert isinstance(users, LoggedUsers)
     prompts = [item.question.partition("\t")[2] for item in users.rows]
     assert prompts == [f"say {n}" for n in (4, 3, 2, 0) if not is_held_out(f"say {n}")]
