@@ -13,7 +13,6 @@ from safetensors.numpy import load_file, save_file
 from hosts import add_chat_template, make_host, random_weights
 from lines import jsonl
 from said import Symbiont
-from symbiont_ecology.adapters.peft_files import warn_of_base
 from symbiont_ecology.base.errors import EcologyWarning
 from symbiont_ecology.model.kernel import HostKernel
 
@@ -126,7 +125,6 @@ def test_an_adapter_of_another_model_is_one_line_of_warning(
     with pytest.warns(EcologyWarning, match=r"was made for Qwen/Qwen2.5-0.5B, and") as told:
         symbiont(*asked[:-1], other, "--adapter", mine, "--max-samples", 1)
     assert len(told) == 1
-    warn_of_base.cache_clear()
     kernel = HostKernel.from_pretrained(tmp_path / "Llama-3-8B", slots=1)
     with pytest.warns(EcologyWarning, match="was made for Qwen"):
         kernel.attach(mine)
