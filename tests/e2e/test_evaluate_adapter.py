@@ -126,8 +126,9 @@ def test_an_adapter_of_another_model_is_one_line_of_warning(
         symbiont(*asked[:-1], other, "--adapter", mine, "--max-samples", 1)
     assert len(told) == 1
     kernel = HostKernel.from_pretrained(tmp_path / "Llama-3-8B", slots=1)
+    again = shutil.copytree(mine, tmp_path / "again")  # each is told once
     with pytest.warns(EcologyWarning, match="was made for Qwen"):
-        kernel.attach(mine)
+        kernel.attach(again)
 
 
 def spoil(adapter: Path, folder: Path) -> None:
