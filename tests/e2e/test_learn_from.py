@@ -117,7 +117,7 @@ def test_a_log_in_which_nothing_counts_as_accepted_says_so(symbiont: Symbiont, l
     said = symbiont("learn-from", log, "--accepted-as", "ja", "--dry-run")
     assert f"log {log}: none of 360 replies counts as accepted" in said.error
     said = symbiont("learn-from", log, "--accepted-as", "ja", "--accepted-from", "1")
-    assert "expected it or --accepted-from" in said.error
+    assert "accepted_as: expected it or accepted_from, got both" in said.error
 
 
 def test_a_table_of_a_company_goes_in_without_a_flag(symbiont: Symbiont, tmp_path: Path) -> None:

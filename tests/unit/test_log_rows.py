@@ -318,7 +318,7 @@ def test_a_row_that_lacks_something_is_set_aside_and_counted(tmp_path: Path) -> 
         ({"prompt": "a\x1db"}, r"line 1: .*expected no U\+001D"),
         ({"prompt": True}, r"line 1: .*expected text, got True"),
         ({"reply": {"a": "x", "b": "y"}}, r"line 1: .*expected one text, got an object with a, b"),
-        ({"prompt": "[{'role': 'user', 'content': 'a'}]"}, r"log.jsonl: messages as Python shows"),
+        ({"prompt": "[{'role': 'user', 'content': 'a'}]"}, r"line 1: .*messages as Python shows"),
         (
             {"prompt": [{"role": "user", "content": [{"type": "image_url"}]}]},
             r"a part of type text",

@@ -34,6 +34,14 @@ def is_message(value: object) -> TypeGuard[Mapping[str, Any]]:
     return {"role", "content"} <= value.keys() or {"from", "value"} <= value.keys()
 
 
+def ends_with_reply(value: object) -> bool:
+    """Return true for a conversation in which the assistant has the last word."""
+    if not is_conversation(value) or len(value) < 2:
+        return False
+    role = value[-1].get("role", value[-1].get("from"))
+    return isinstance(role, str) and _ROLES.get(role) == "assistant"
+
+
 def turns_of(conversation: object, where: str = "messages") -> list[str]:
     """Return the turns of a conversation, the question last.
 

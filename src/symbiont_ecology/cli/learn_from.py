@@ -69,34 +69,19 @@ def learn_from(
     from symbiont_ecology import Run
     from symbiont_ecology.run.build import check
     from symbiont_ecology.tasks.log_rows import as_lines
-    from symbiont_ecology.tasks.logs import LogTasks
 
     if too_long not in ("aside", "cut"):
         raise ConfigError(f"--too-long: expected aside or cut, got {too_long!r:.40}")
     roles = "user", "prompt", "reply", "accepted", "family", "time", "correction"
     named = zip(roles, (user, prompt, reply, accepted, family, time, correction), strict=True)
     columns = {role: column for role, column in named if column}
-    words = tuple(filter(None, accepted_as.split(",")))
-    if words and accepted_from is not None:
-        raise ConfigError("--accepted-as: expected it or --accepted-from, got both")
-    table = LogTasks("log", str(log), columns, None, accepted_from, words).table()
-    if not any(row.is_accepted for row in table.rows):
-        raise DataError(
-            f"log {log}: none of {len(table.rows)} replies counts as accepted, so nothing can be "
-            f"learned: look at the column {table.columns['accepted']!r}, --accepted-as, "
-            "--accepted-from"
-        )
+    table = _read(log, columns, accepted_from, accepted_as)
     plan = partial(_config, overrides=overrides or (), about=log, host=host, passes=passes)
     with _draft(table.rows) as draft:
         check(config := plan(table.rows, draft))
         rows, long_rows = _fitting(table.rows, config, too_long == "cut", not dry_run)
     if not quiet or dry_run:
         _tell_table(log, table, rows, long_rows)
-    if dry_run:
-        with _draft(rows) as draft:
-            place = folder_for("learned", out, lambda place: not place.exists())
-            tell_run_plan(plan(rows, draft), place)
-        return
     lines = as_lines(rows)
 
     def can_go_on(place: Path) -> bool:
@@ -105,11 +90,41 @@ def learn_from(
         return is_same and is_free_for(place, plan(rows, kept))
 
     folder = folder_for("learned", out, can_go_on)
+    if dry_run:
+        with _draft(rows) as draft:
+            tell_run_plan(plan(rows, draft), folder)
+        return
     folder.mkdir(parents=True, exist_ok=True)
     write_whole(folder / LOG_FILE, lines)
     run = Run(folder, plan(rows, folder / LOG_FILE))
     live(run, quiet, console.typed_again(folder, out))
     _report(run, len(rows), sorted({row.user for row in rows}))
+
+
+def _read(
+    log: Path, columns: Mapping[str, str], accepted_from: float | None, accepted_as: str
+) -> LogTable:
+    """Return what a log says.
+
+    Raises:
+        ConfigError: what counts as accepted is told twice.
+        DataError: the log cannot be read, or no reply was accepted.
+    """
+    from symbiont_ecology.tasks import task_sources
+    from symbiont_ecology.tasks.logs import LogTasks
+
+    knobs = {"name": "log", "path": str(log), "columns": columns, "accepted_from": accepted_from}
+    words = accepted_as.split(",") if accepted_as else []
+    source = task_sources.build({"kind": "log", **knobs, "accepted_as": words})
+    assert isinstance(source, LogTasks)
+    table = source.table()
+    if not any(row.is_accepted for row in table.rows):
+        raise DataError(
+            f"log {log}: none of {len(table.rows)} replies counts as accepted, so nothing can be "
+            f"learned: look at the column {table.columns['accepted']!r}, --accepted-as, "
+            "--accepted-from"
+        )
+    return table
 
 
 @contextmanager

@@ -29,7 +29,13 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from symbiont_ecology.base.conversation import content_of, is_conversation, is_message, turns_of
+from symbiont_ecology.base.conversation import (
+    content_of,
+    ends_with_reply,
+    is_conversation,
+    is_message,
+    turns_of,
+)
 from symbiont_ecology.base.errors import DataError
 from symbiont_ecology.base.registry import Registry
 from symbiont_ecology.base.types import in_turns, is_text, messages
@@ -132,8 +138,8 @@ class LogRow:
 
 @dataclass(frozen=True)
 class Verdicts:
-    """What counts as accepted: numbers from ``accepted_from`` on, or some words, or the usual
-    ones."""
+    """The rule that says which verdicts are accepted: numbers from ``accepted_from`` on, or the
+    words of ``accepted_as``, or the usual words."""
 
     accepted_from: float | None = None
     accepted_as: tuple[str, ...] = ()
@@ -186,7 +192,7 @@ def _number(word: str) -> float:
 
 @dataclass(frozen=True)
 class LogTable:
-    """What was read of a table.
+    """The rows of a table, and what is to be told of it.
 
     ``columns`` are those that were taken, by their role. ``aside`` are the places of rows that were
     set aside, by the reason; ``told`` is what a user should know of the others, in sentences.
@@ -339,40 +345,34 @@ def turns_in(cell: object) -> tuple[list[str], str]:
     return turns_of(value), ""
 
 
-def ends_with_reply(value: object) -> bool:
-    """Return true for a conversation in which the assistant has the last word."""
-    if not is_conversation(value) or len(value) < 2:
-        return False
-    return value[-1].get("role", value[-1].get("from")) in ("assistant", "gpt", "model", "ai")
-
-
 def reply_in(cell: object) -> str:
     """Return the text of a cell: of messages, what the last one says.
 
     Raises:
         ValueError: it holds something else than text.
     """
-    value = _opened(cell)
-    while not isinstance(value, str):
-        if is_conversation(value):
-            value = value[-1]
-        elif is_message(value):
-            value = value.get("content", value.get("value"))
-        elif isinstance(value, Mapping) and isinstance(value.get("choices"), list):
-            value = (
-                value["choices"][0] if value["choices"] else ""
-            )  # a whole answer of OpenAI's API
-        elif isinstance(value, Mapping) and is_message(value.get("message")):
-            value = value["message"]
-        elif isinstance(value, Mapping) and "type" not in value:
+    return _said(_opened(cell))
+
+
+def _said(value: object) -> str:
+    match value:
+        case bool():
+            pass
+        case int() | float():
+            return "" if value != value else str(as_written(value))
+        case list() if is_conversation(value):
+            return _said(value[-1])
+        case {"role": _, "content": inner} | {"from": _, "value": inner}:
+            return _said(inner)
+        case {"choices": [inner, *_]} | {"message": inner}:  # an answer of OpenAI's API
+            return _said(inner)
+        case {"type": _}:  # a part of a message
+            return content_of([value], "a text")
+        case Mapping():
             texts = [one for one in value.values() if isinstance(one, str | list | Mapping) and one]
             if len(texts) != 1:
                 raise ValueError(f"expected one text, got an object with {', '.join(value):.60}")
-            value = texts[0]
-        elif isinstance(value, bool) or not isinstance(value, int | float):
-            return content_of([value] if isinstance(value, Mapping) else value, "a text")
-        else:
-            value = str(as_written(value) if value == value else "")
+            return _said(texts[0])
     return content_of(value, "a text")
 
 
@@ -467,14 +467,14 @@ def _columns(
     taken = dict(wanted)
     for role, aliases in ROLES.items():
         names = [name for alias in aliases.split() for name in usual[alias]]
-        if role == "accepted":  # a column of words may have a name that is usual for verdicts
+        if role == "accepted" and len(names) > 1:  # one of them may be words of users
             names.sort(key=lambda name: not _reads(table, name, verdicts))
         if free := [name for name in names if name not in taken.values()]:
             taken.setdefault(role, free[0])
-    for role in NEEDED:
-        is_within = role == "reply" and _has_replies(table, taken.get("prompt", ""))
-        if role not in taken and not is_within:
-            check_columns(known, [role], about, f"name yours, --{role} COLUMN")
+    missing = [role for role in NEEDED if role not in taken]
+    if missing == ["reply"] and _has_replies(table, taken["prompt"]):
+        return taken
+    check_columns(known, missing, about, f"name yours, --{''.join(missing[:1])} COLUMN")
     return taken
 
 
@@ -486,14 +486,14 @@ def _decoded(table: list[Row], columns: Sequence[str]) -> list[Row]:
     texts = {place: cell for place, cell in cells.items() if isinstance(cell, str) and cell}
     if not all(cell[0] + cell[-1] in ('""', "[]", "{}") for cell in texts.values()):
         return table
-    decoded = [(where, dict(row)) for where, row in table]
+    rows = [dict(row) for _, row in table]
     for (place, name), cell in texts.items():
         if cell[0] == '"':
             try:
-                decoded[place][1][name] = parse_json(cell)
+                rows[place][name] = parse_json(cell)
             except ValueError:
                 return table
-    return list(decoded)
+    return [(where, row) for (where, _), row in zip(table, rows, strict=True)]
 
 
 def _has_replies(table: Sequence[Row], prompt: str) -> bool:
@@ -520,15 +520,9 @@ def _unpaired(row: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
         yield row
         return
     rest = {name: cell for name, cell in row.items() if name not in pair}
+    said = "reply" if "prompt" in row else "prompt"  # else a conversation that ends with the reply
     for name, is_accepted in pair.items():
-        cell = row[name]
-        whole = {} if "prompt" in row else {"prompt": cell}
-        yield {
-            **rest,
-            **whole,
-            **({"reply": cell} if "prompt" in row else {}),
-            "accepted": is_accepted,
-        }
+        yield {**rest, said: row[name], "accepted": is_accepted}
 
 
 def _told(rows: Sequence[LogRow]) -> list[str]:

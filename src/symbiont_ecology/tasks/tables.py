@@ -95,7 +95,17 @@ def _checked(rows: Places) -> Iterator[Row]:
 
 def _json_lines(path: Path) -> Places:
     text = read_regular(path, MAX_FILE_MB)
-    return _json(path) if text.lstrip()[:1] == "[" else _lines_of(text)
+    return _values_of(text) if text.lstrip()[:1] == "[" else _lines_of(text)
+
+
+def _json(path: Path) -> Places:
+    text = read_regular(path, MAX_FILE_MB)
+    try:
+        return _values_of(text)
+    except ValueError:
+        if text.lstrip()[:1] != "{" or "\n" not in text.strip():
+            raise
+        return _lines_of(text)  # objects, one on each line, under the wrong ending
 
 
 def _lines_of(text: str) -> Places:
@@ -105,14 +115,8 @@ def _lines_of(text: str) -> Places:
             yield f"line {number}", _parsed(line, f"line {number}: ")
 
 
-def _json(path: Path) -> Places:
-    text = read_regular(path, MAX_FILE_MB)
-    try:
-        value = _parsed(text)
-    except ValueError:
-        if text.lstrip()[:1] != "{":
-            raise
-        return _lines_of(text)  # objects, one on each line, under the wrong ending
+def _values_of(text: str) -> Places:
+    value = _parsed(text)
     rows = value if isinstance(value, list) else _listed(value)
     if rows is None:
         raise ValueError(f"expected a list of objects, got {value!r:.40}")
