@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from symbiont_ecology.base.errors import ConfigError, DataError
 from symbiont_ecology.base.files import write_whole
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from symbiont_ecology.run.config import RunConfig
     from symbiont_ecology.tasks.log_rows import LogRow, LogTable
 
+TooLong = Literal["aside", "cut"]
 LOG_PRESET, LEARNED_FILE, EXPORT = "habitats/log", "report.json", "adapters"
 LOG_FILE = "log.jsonl"
 """The rows that are learned, in the folder of the run: a log in its plain form."""
@@ -54,7 +55,7 @@ def learn_from(
     family: Annotated[str | None, option("Column of what a row is about.")] = None,
     time: Annotated[str | None, option("Column of the moment.")] = None,
     correction: Annotated[str | None, option("Column of replies that were wanted.")] = None,
-    too_long: Annotated[str, option("What to do with too long rows: aside or cut.")] = "aside",
+    too_long: Annotated[TooLong, option("Too long rows: set aside, or cut.")] = "aside",
     out: options.OutOption = None,
     dry_run: options.DryRunOption = False,
     quiet: options.Quiet = False,
@@ -70,8 +71,6 @@ def learn_from(
     from symbiont_ecology.run.build import check
     from symbiont_ecology.tasks.log_rows import as_lines
 
-    if too_long not in ("aside", "cut"):
-        raise ConfigError(f"--too-long: expected aside or cut, got {too_long!r:.40}")
     roles = "user", "prompt", "reply", "accepted", "family", "time", "correction"
     named = zip(roles, (user, prompt, reply, accepted, family, time, correction), strict=True)
     columns = {role: column for role, column in named if column}
