@@ -16,8 +16,9 @@ class Said:
 
     @property
     def error(self) -> str:
-        """The one line that an error is, behind lines on what is being loaded."""
-        (line,) = (line for line in self.err.strip().splitlines() if not line.endswith(" …"))
+        """The one line that an error is, behind notes and lines on what is being loaded."""
+        lines = (line for line in self.err.strip().splitlines() if not line.endswith(" …"))
+        (line,) = (line for line in lines if not line.startswith("note: "))
         assert line.startswith("error: "), self.err
         assert not self.out
         return line.removeprefix("error: ")

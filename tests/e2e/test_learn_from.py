@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from hosts import add_chat_template, make_host
 from killing import interrupted
 from said import Symbiont
 from symbiont_ecology.base.shipped import find_data
@@ -183,3 +184,39 @@ def test_another_log_is_not_learned_into_the_same_folder(
     log.write_text(log.read_text().replace("true", "false", 1))
     changed = symbiont("learn-from", log, "run.generations=2", *out)
     assert (changed.code, said.err) == (2, changed.err)
+
+
+def _plan(symbiont: Symbiont, *words: object) -> str:
+    said = symbiont("learn-from", *words, "--dry-run")
+    assert said.code == 0, said.err
+    return said.out[said.out.index("\nhost ") :] + said.err
+
+
+def test_a_host_has_its_own_settings_however_it_is_named(
+    symbiont: Symbiont, log: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # it is not here, and need not be
+    plan = _plan(symbiont, log, "--host", "smollm2")
+    assert plan == _plan(symbiont, log, "host=smollm2")
+    assert "learning rate 0.001\n" in plan
+    assert "no preset" not in plan
+    assert "learning rate 0.01\n" in _plan(symbiont, log)
+    assert "learning rate 0.02\n" in _plan(
+        symbiont, log, "--host", "smollm2", "strategy.learning_rate=0.02"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "has_template"),
+    [(("--host", "{}"), True), (("host={}",), True), (("host.model={}",), False)],
+)
+def test_what_is_assumed_of_a_host_without_preset_is_told(
+    words: tuple[str, ...], has_template: bool, symbiont: Symbiont, log: Path, tmp_path: Path
+) -> None:
+    host = make_host(tmp_path / "host", layers=1)
+    if has_template:
+        add_chat_template(host)
+    plan = _plan(symbiont, log, *(word.format(host) for word in words))
+    template = "its" if has_template else "no"
+    assert f"learning rate 0.004 and {template} chat template; " in plan
+    assert f"symbiont look steady host={host}" in plan

@@ -37,3 +37,13 @@ def test_replies_cannot_write_to_the_terminal(symbiont: Symbiont, tmp_path: Path
     assert said.code == 0, said.err
     assert "\x1b[31m" not in said.out
     assert "\\u001b[31m[bold]" in said.out
+
+
+def test_settings_are_proposed_for_a_host_without_a_preset(
+    symbiont: Symbiont, tmp_path: Path
+) -> None:
+    host = add_chat_template(make_host(tmp_path / "host", layers=1))
+    words = ("tasks.families=[math.add]", "tasks.depths=[short]", "--per-cell", 1)
+    said = symbiont("look", "base", f"host={host}", *words)
+    assert "host.learning_rate=4e-03 'tasks.style={kind: natural, is_chat: true}'" in said.out
+    assert "no preset" not in symbiont("look", "base", *words).out

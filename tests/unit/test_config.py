@@ -14,6 +14,7 @@ from symbiont_ecology.base.registry import validate
 from symbiont_ecology.base.shipped import find_preset, presets
 from symbiont_ecology.ecology.learning import reward_rules
 from symbiont_ecology.ecology.prices import Prices
+from symbiont_ecology.ecology.strategies import strategies
 from symbiont_ecology.run.config import RunConfig, dump_config, load_config
 
 MINIMAL = "tasks: {families: [math.add]}\n"
@@ -239,3 +240,15 @@ def test_mappings_among_the_families_are_described_under_sources(folder: Path) -
     assert load_config(
         "demo", ["tasks.families=[trivia]", f"tasks.sources=[{SOURCE}]"]
     ).tasks.sources
+
+
+@pytest.mark.parametrize("strategy", strategies.names())
+def test_a_host_brings_its_learning_rate_to_every_strategy_that_learns(strategy: str) -> None:
+    config = load_config("base", ["host=smollm2", f"strategy={strategy}"])
+    rate = getattr(strategies.build(config.strategy), "learning_rate", None)
+    assert rate in (None, 0.001)
+    said = [f"strategy={{kind: {strategy}, learning_rate: 0.25}}"]
+    if rate:
+        config = load_config("base", [*said, "host=smollm2"])
+        assert config.strategy == {"kind": strategy, "learning_rate": 0.25}
+    assert load_config("base", said) == load_config("base", ["host.learning_rate=2", *said])

@@ -8,6 +8,7 @@ import os
 from collections.abc import Mapping
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -27,6 +28,19 @@ def read_layers(name_or_path: str | Path) -> dict[str, object]:
     """The values of a preset or file, with everything that it extends merged below it; not yet
     checked."""
     return _compose(_find(str(name_or_path), None), ())
+
+
+def host_layer(name: str) -> dict[str, Any]:
+    """Return what a host brings by its name: all that its preset says, or the model of that name
+    alone."""
+    preset = f"host/{name}"
+    return read_layers(preset) if preset in presets() else {"host": {"model": name}}
+
+
+def has_host_preset(model: str) -> bool:
+    """Return True for a model that a preset of a host names."""
+    hosts = [name.partition("/")[2] for name in presets() if name.startswith("host/")]
+    return any(host_layer(host)["host"]["model"] == model for host in hosts)
 
 
 def config_name(name_or_path: str | Path) -> str:
@@ -92,8 +106,7 @@ def with_known_keys(data: Mapping[str, object], where: str) -> dict[str, object]
     if not isinstance(host := values.get("host"), str):
         return values
     del values["host"]
-    is_preset = (preset := f"host/{host}") in presets()
-    return merge(read_layers(preset) if is_preset else {"host": {"model": host}}, values)
+    return merge(host_layer(host), values)
 
 
 def _without_removed(values: dict[str, object], where: str) -> dict[str, object]:

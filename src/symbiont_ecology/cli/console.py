@@ -125,10 +125,12 @@ def open_run(folder: Path, host: str | None = None, rank: int = 0) -> Run:
         RunError: the folder holds no run.
     """
     from symbiont_ecology import Run
+    from symbiont_ecology.base.config_layers import host_layer
     from symbiont_ecology.run.open_run import read_config
 
     config = read_config(folder)
-    changes = {"model": host or config.host.model, "rank": max(rank, config.host.rank)}
+    model = host_layer(host)["host"]["model"] if host else config.host.model
+    changes = {"model": model, "rank": max(rank, config.host.rank)}
     changes["engine"] = "kernel"
     return Run(folder, config.model_copy(update={"host": config.host.model_copy(update=changes)}))
 

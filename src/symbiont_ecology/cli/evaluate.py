@@ -29,7 +29,9 @@ def evaluate(
     routing: options.RoutingOption = "learned",
     json_file: options.JsonOption = None,
     host: options.HostOption = None,
-    style: Annotated[str | None, option("Style to ask an adapter in.", default="none")] = None,
+    style: Annotated[
+        str | None, option("Style to ask an adapter in.", default="the host's")
+    ] = None,
 ) -> None:
     """Ask holdout questions of a run, which is not changed but for new lines of its
     evaluations.jsonl; or of any adapter and its bare host."""
@@ -93,7 +95,7 @@ def tell_systems(comparison: SystemComparison) -> None:
 def _evaluate_adapter(adapter: Path, spec: EvaluationSpec, host: str, style: str | None) -> Record:
     """Ask an adapter, and its bare host. All files are checked before the host is loaded."""
     from symbiont_ecology.adapters.peft_files import stated_rank
-    from symbiont_ecology.base.config_layers import parse_override
+    from symbiont_ecology.base.config_layers import host_layer, parse_override
     from symbiont_ecology.evaluate.adapter_comparison import AdapterComparison
     from symbiont_ecology.evaluate.items import in_style, read_items, some_of
     from symbiont_ecology.evaluate.measure import evaluate_adapter
@@ -103,12 +105,13 @@ def _evaluate_adapter(adapter: Path, spec: EvaluationSpec, host: str, style: str
     if spec.holdout is None:
         raise ConfigError("evaluate --adapter: expected --holdout FILE, a JSONL file of questions")
     items = some_of(read_items(spec.holdout), spec.most_asked)
-    is_chat, stops = False, tuple[str, ...]()
-    if style is not None:
-        spec_of_style: Any = parse_override(f"style={style}")["style"]
-        built = prompt_styles.build(spec_of_style)
+    is_chat, stops, layer = False, tuple[str, ...](), host_layer(host)
+    asked: Any = parse_override(f"style={style}") if style else layer.get("tasks", {})
+    if "style" in asked:
+        built = prompt_styles.build(asked["style"])
         items = in_style(items, built)
         is_chat, stops = built.is_chat, built.stops
+    host = layer["host"]["model"]
     _check_fit(adapter, host)
     rank = stated_rank(adapter)
     kernel = HostKernel.from_pretrained(host, slots=1, rank=rank, is_chat=is_chat)

@@ -23,6 +23,7 @@ from symbiont_ecology.cli.run import (
     lengths_of,
     live,
     reader_of,
+    tell_assumed,
     tell_run_plan,
 )
 
@@ -44,7 +45,7 @@ MAX_SHOWN = 20
 def learn_from(
     log: Annotated[Path, argument("A table with a row for each reply.", "LOG")],
     overrides: options.Overrides = None,
-    host: Annotated[str, option("Folder or name of the model.")] = "embedded",
+    host: Annotated[str, option("Preset, folder or name of the model.")] = "embedded",
     passes: Annotated[float, option("How often every row is read.")] = 1.0,
     user: Annotated[str | None, option("Column that says who asked.", *options.USER)] = None,
     prompt: Annotated[str | None, option("Column of the prompts.")] = None,
@@ -68,7 +69,10 @@ def learn_from(
     """
     console.tell_loading(quiet or dry_run)
     from symbiont_ecology import Run
+    from symbiont_ecology.base.config_layers import has_host_preset
+    from symbiont_ecology.model.locating import find_folder, local_folder
     from symbiont_ecology.run.build import check
+    from symbiont_ecology.run.config import proposed_changes
     from symbiont_ecology.tasks.log_rows import as_lines
 
     roles = "user", "prompt", "reply", "accepted", "family", "time", "correction"
@@ -78,9 +82,15 @@ def learn_from(
     plan = partial(_config, overrides=overrides or (), about=log, host=host, passes=passes)
     with _draft(table.rows) as draft:
         check(config := plan(table.rows, draft))
+        if not has_host_preset(model := config.host.model):
+            place = local_folder(model) if dry_run else find_folder(model)
+            proposed = proposed_changes(place) if place else []
+            plan = partial(plan, overrides=[*proposed, *(overrides or ())])
+            check(config := plan(table.rows, draft))
         rows, long_rows = _fitting(table.rows, config, too_long == "cut", not dry_run)
     if not quiet or dry_run:
         _tell_table(log, table, rows, long_rows)
+        tell_assumed(config, overrides or ())
     lines = as_lines(rows)
 
     def can_go_on(place: Path) -> bool:
@@ -151,6 +161,7 @@ def _config(
     Raises:
         ConfigError: it does not fit together.
     """
+    from symbiont_ecology.base.config_layers import with_known_keys
     from symbiont_ecology.run.config import compose
     from symbiont_ecology.tasks.logs import is_held_out
 
@@ -163,7 +174,7 @@ def _config(
         {**source, "name": _slug(family, number), "only": family}
         for number, family in enumerate(_families(rows), 1)
     ] or [source]
-    values: dict[str, object] = {"host": {"model": host}, "tasks": {"families": sources}}
+    values = with_known_keys({"host": host, "tasks": {"families": sources}}, f"learn-from {about}")
     config = compose((LOG_PRESET, values), overrides, f"learn-from {about}")
     if any(change.startswith("run.generations=") for change in overrides) or not config.tasks.users:
         return config

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import platform
+import shlex
 import shutil
 from itertools import groupby
 from statistics import fmean
@@ -32,16 +33,20 @@ def look(
     samples: Annotated[int, option("Answers that are drawn to each question.", least=1)] = 4,
 ) -> None:
     """Ask the bare host train questions before a run starts, and show how much is right in each
-    cell. host.model=MODEL asks another host, tasks.style=STYLE in another way."""
+    cell. host=HOST asks another host, tasks.style=STYLE in another way. Settings are proposed for a
+    host without a preset."""
     from symbiont_ecology.adapters import AdapterWeights
+    from symbiont_ecology.base.config_layers import has_host_preset
     from symbiont_ecology.base.rng import Draw
     from symbiont_ecology.base.transcripts import plain
     from symbiont_ecology.base.types import Decoding, cell_name, last_turn
     from symbiont_ecology.cli.run import checked_config
     from symbiont_ecology.ecology import HOST
     from symbiont_ecology.evaluate.items import draw_items
+    from symbiont_ecology.model.locating import find_folder
     from symbiont_ecology.run.act import Question, roll_out
     from symbiont_ecology.run.build import host_source, mixture
+    from symbiont_ecology.run.config import proposed_changes
     from symbiont_ecology.tasks.synthetic.styles import prompt_styles
 
     resolved = checked_config(config, overrides)
@@ -67,12 +72,19 @@ def look(
     console.print_table(rows)
     if not is_any_right:
         print("nothing was right: try another tasks.style, or learning_rule=supervised")
+    if not has_host_preset(model := resolved.host.model):
+        print(
+            f"{model} has no preset; proposed: {shlex.join(proposed_changes(find_folder(model)))}"
+        )
 
 
 def doctor(
     host: Annotated[str, option("Host to check.")] = "embedded",
-    device: Annotated[str, option("A torch device.")] = "cpu",
-    dtype: Annotated[str, option("float32, bfloat16, float16 or int8.")] = "float32",
+    device: Annotated[str | None, option("A torch device.", default="its preset's, or cpu")] = None,
+    dtype: Annotated[
+        str | None,
+        option("float32, bfloat16, float16 or int8.", default="its preset's, or float32"),
+    ] = None,
 ) -> None:
     """Print versions and space, and let a host answer. Exits with 1 if it cannot."""
     versions = (f"{name} {importlib.metadata.version(name)}" for name in PACKAGES)
@@ -80,6 +92,7 @@ def doctor(
     free = shutil.disk_usage(".").free / 1e9
     print(f"ok    {free:.1f} GB free here; a run needs some 100 MB", flush=True)
 
+    from symbiont_ecology.base.config_layers import host_layer
     from symbiont_ecology.model.backend.torch_backend import back_ends
     from symbiont_ecology.model.kernel import HostKernel
     from symbiont_ecology.model.loading import describe
@@ -89,7 +102,10 @@ def doctor(
         for mark, line in back_end.checks():
             print(f"{mark:4s}  {line}")
     try:
-        kernel = HostKernel.from_pretrained(host, device=device, dtype=dtype)
+        said = {"device": "cpu", "dtype": "float32"} | host_layer(host)["host"]
+        kernel = HostKernel.from_pretrained(
+            said["model"], device=device or said["device"], dtype=dtype or said["dtype"]
+        )
         (reply,) = kernel.generate(["math.add: 47+8\n"], slots=-1)
     except EcologyError as error:
         print(f"fail  host {host!r}: {' '.join(str(error).split())}")

@@ -42,7 +42,9 @@ MaxSamplesOption = Annotated[int | None, option("At most so many.", "--max-sampl
 RoutingOption = Annotated[str, option("Which adapter answers: symbiont list routings.")]
 ShiftOption = Annotated[list[str], option("What is drawn: symbiont list shifts. Repeat it.")]
 PerCellOption = Annotated[int, option("Holdout questions to draw per cell and shift.", least=1)]
-HostOption = Annotated[str | None, option("Folder or name of the host.", default="the run's own")]
+HostOption = Annotated[
+    str | None, option("Preset, folder or name of the host.", default="the run's own")
+]
 WorkersOption = Annotated[int | None, option("Runs at a time.", default="one per core", least=1)]
 JsonOption = Annotated[Path | None, option("Write results here as JSON; - is stdout.", "--json")]
 DryRunOption = Annotated[bool, option("Check everything and print the plan.", "--dry-run")]

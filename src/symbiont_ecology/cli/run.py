@@ -47,6 +47,8 @@ def run(
 
     resolved = checked_config(config, overrides)
     folder = out or free_folder(config_name(config))
+    if not quiet:
+        tell_assumed(resolved, [config, *(overrides or [])])
     if dry_run:
         tell_run_plan(resolved, folder)
     else:
@@ -162,6 +164,25 @@ def checked_config(name: str, overrides: list[str] | None) -> RunConfig:
     return config
 
 
+def tell_assumed(config: RunConfig, typed: Sequence[str]) -> None:
+    """Print what is assumed of a host that has no preset, unless a file or a change that was typed
+    says how it learns."""
+    from symbiont_ecology.base.config_layers import has_host_preset
+    from symbiont_ecology.ecology.strategies import strategies
+    from symbiont_ecology.tasks.synthetic.styles import prompt_styles
+
+    host, rate = config.host.model, getattr(strategies.build(config.strategy), "learning_rate", 0)
+    is_said = any("learning_rate" in word or word.endswith((".yaml", ".yml")) for word in typed)
+    if not rate or is_said or has_host_preset(host):
+        return
+    template = "its" if prompt_styles.build(config.tasks.style).is_chat else "no"
+    print(
+        f"note: host {host} has no preset; assumed: learning rate {rate:g} and {template} chat "
+        f"template; to see what suits it: {console.command_line('look', 'steady', f'host={host}')}",
+        file=sys.stderr,
+    )
+
+
 def folder_for(name: str, out: Path | None, can_go_on: Callable[[Path], bool]) -> Path:
     """Return the folder that was asked for, or the first ``artifacts/<name>-<n>`` that can be used.
 
@@ -202,12 +223,14 @@ def tell_run_plan(config: RunConfig, folder: Path) -> None:
     from symbiont_ecology.tasks.data import DataTask
 
     mix, host, loop = mixture(config), config.host, config.run
-    rows = strategies.build(config.strategy).max_rows(mix)
+    strategy = strategies.build(config.strategy)
+    rows, rate = strategy.max_rows(mix), getattr(strategy, "learning_rate", 0)
     ends = (f"run.{key}={getattr(loop, key):.3g}" for key in config.train_budgets)
     facts = {
         "host": f"{host.model} on {host.device} in {host.dtype}, {host.slots} slots",
         "tasks": f"{len(mix.cells)} cells: {' '.join(mix.names)}",
-        "strategy": f"{kind_of(config.strategy)}, at most {rows} answers or examples a generation",
+        "strategy": f"{kind_of(config.strategy)}, at most {rows} answers or examples a generation"
+        + (f", learning rate {rate:g}" if rate else ""),
         "length": " or ".join([f"{loop.generations} generations", *ends]),
         "folder": str(folder),
     }

@@ -281,13 +281,22 @@ TEMPLATE_FILES = ("chat_template.jinja", "chat_template.json")
 """Where transformers keeps a template that is not in the tokenizer's own config."""
 
 
+def has_chat_template(folder: Path) -> bool:
+    """Return True if there is a chat template among the files of a host.
+
+    Raises:
+        HostError: they cannot be read.
+    """
+    is_file = any((folder / name).is_file() for name in TEMPLATE_FILES)
+    return is_file or bool(read_json(folder / "tokenizer_config.json").get("chat_template"))
+
+
 def lacks_chat_template(model: str) -> bool:
     """Return True if a local host has files of a tokenizer, and no chat template in them."""
     folder = local_folder(model)
-    if folder is None or any((folder / name).is_file() for name in TEMPLATE_FILES):
+    if folder is None or not (folder / "tokenizer_config.json").is_file():
         return False
-    path = folder / "tokenizer_config.json"
     try:
-        return path.is_file() and not read_json(path).get("chat_template")
+        return not has_chat_template(folder)
     except HostError:
         return False  # loading says what is wrong with them

@@ -6,9 +6,10 @@ values.
 
 Files are deep-merged, later wins, lists replace. A component is its name or
 ``{kind: name, **fields}``, and a change of kind drops the fields of the old one. ``host: smollm2``
-brings the preset of that host. A config is data from anyone: it can neither run code nor read the
-environment, and every mistake is one line before a model is loaded. Defaults live below and nowhere
-else; components are checked by their registries when a run is built.
+brings the preset of that host. It may say ``host.learning_rate``, with which a strategy learns that
+says no other. A config is data from anyone: it can neither run code nor read the environment, and
+every mistake is one line before a model is loaded. Defaults live below and nowhere else; components
+are checked by their registries when a run is built.
 """
 
 from __future__ import annotations
@@ -31,10 +32,13 @@ from symbiont_ecology.base.registry import (
     Slots,
     Spec,
     Threads,
+    kind_of,
     load_plugin,
     validate,
 )
 from symbiont_ecology.ecology.prices import Prices
+from symbiont_ecology.ecology.strategies import strategies
+from symbiont_ecology.model.locating import has_chat_template, read_json
 from symbiont_ecology.tasks.config import TasksConfig
 
 Positive = Annotated[int, Field(ge=1)]
@@ -61,6 +65,8 @@ class HostConfig(BaseModel):
     engine: Spec = "kernel"  # what answers: the kernel, or a server beside it
 
 
+RATE_BY_WIDTH = 0.5
+"""Learning rate times hidden size: 1e-3 for SmolLM2, 5e-4 for Qwen3-0.6B."""
 _Layer = str | Path | Mapping[str, object]
 
 
@@ -143,10 +149,27 @@ def compose(
     values = (layer if isinstance(layer, Mapping) else read_layers(layer) for layer in layers)
     for layer in (*values, *changes):
         data = merge(data, layer)
+    data, rate = _without_rate(data)
     config = validate(RunConfig, _with_sources(data), where)
     for plugin in config.plugins if runs_plugins else ():
         load_plugin(Path(plugin))
-    return config
+    return config if rate is None else _with_rate(config, rate)
+
+
+def proposed_changes(folder: Path) -> list[str]:
+    """Return the overrides to try first with a host that has no preset: a learning rate that falls
+    with its width (Yang et al. 2022, arXiv:2203.03466), and its chat template, if it has one.
+
+    Raises:
+        HostError: its files cannot be read.
+    """
+    facts, changes = read_json(folder / "config.json"), []
+    width = facts.get("text_config", facts).get("hidden_size") or facts.get("n_embd")
+    if isinstance(width, int) and width > 0:
+        changes += [f"host.learning_rate={RATE_BY_WIDTH / width:.0e}"]
+    if has_chat_template(folder):
+        changes += ["tasks.style={kind: natural, is_chat: true}"]
+    return changes
 
 
 def dump_config(config: RunConfig) -> str:
@@ -170,6 +193,25 @@ def _default_components() -> dict[str, object]:
     fields = RunConfig.model_fields
     top = {name: field.default for name, field in fields.items() if field.annotation == Spec}
     return {**top, "tasks": {"style": TasksConfig.model_fields["style"].default}}
+
+
+def _without_rate(data: Mapping[str, object]) -> tuple[dict[str, object], object]:
+    """Return the same without the learning rate that suits the host, and that rate, if it is
+    said."""
+    if not isinstance(host := data.get("host"), Mapping):
+        return dict(data), None  # which the schema refuses
+    rest = {key: value for key, value in host.items() if key != "learning_rate"}
+    return {**data, "host": rest}, host.get("learning_rate")
+
+
+def _with_rate(config: RunConfig, rate: object) -> RunConfig:
+    """Return the same, whose strategy learns with a rate, if it learns and says no other."""
+    spec = {"kind": config.strategy} if isinstance(config.strategy, str) else config.strategy
+    kind = strategies.present_name(kind_of(spec))
+    can_learn = kind in strategies.names() and hasattr(strategies[kind], "learning_rate")
+    if not can_learn or kind_of(config.learning_rule) == "none" or "learning_rate" in spec:
+        return config
+    return config.model_copy(update={"strategy": {**spec, "learning_rate": rate}})
 
 
 def _with_sources(data: Mapping[str, object]) -> Mapping[str, object]:

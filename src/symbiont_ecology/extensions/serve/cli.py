@@ -137,7 +137,7 @@ def _load_and_serve(settings: HttpSettings, listener: socket.socket, *, is_new: 
 def _run(name: str, overrides: list[str], out: Path | None) -> tuple[RunConfig, Path, bool]:
     """Return the run that is served: one that is there, or one that is founded."""
     from symbiont_ecology.base.files import free_folder
-    from symbiont_ecology.cli.run import is_free_for
+    from symbiont_ecology.cli.run import is_free_for, tell_assumed
     from symbiont_ecology.ecology.state import STATE_FILE
     from symbiont_ecology.extensions.serve.service import check_served
     from symbiont_ecology.run.build import check
@@ -157,6 +157,7 @@ def _run(name: str, overrides: list[str], out: Path | None) -> tuple[RunConfig, 
         raise no_run(folder)
     else:
         config, folder = load_config(name, overrides), out or free_folder("service")
+        tell_assumed(config, [name, *overrides])
         if not is_free_for(folder, config, "generations"):  # a service has no last one
             raise ConfigError(
                 f"{folder} holds a run with another config: choose another --out, or serve it with "
