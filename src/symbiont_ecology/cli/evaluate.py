@@ -207,7 +207,7 @@ def export(
         raise ConfigError(f"--scale: expected more than 0 and at most 100, got {scale:g}")
     run, target = console.open_run(folder, host), out or folder / "export"
     console.prepare(target / INDEX_FILE)
-    names = export_run(run, target, with_elites=elites, is_portable=loader.is_portable, scale=scale)
+    names = export_run(run, target, with_elites=elites, reader=loader, scale=scale)
     print(f"{len(names)} adapters in {target}, described in {target / INDEX_FILE}")
     if run.state.users:
         print(f"who serves whom: {target / USERS_FILE}")

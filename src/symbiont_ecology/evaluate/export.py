@@ -1,7 +1,7 @@
 """Export: what a run has bred, as PEFT folders with model cards and an index of them.
 
 A reader is a program that loads the folders. ``peft`` is registered here; servers, which read less
-of what PEFT can say, register as extensions.
+of what PEFT can say, and readers of other files register as extensions.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Protocol
 
+from symbiont_ecology.adapters import AdapterWeights
 from symbiont_ecology.adapters.peft_files import write_portable
 from symbiont_ecology.base.files import make_folder, write_whole
 from symbiont_ecology.base.registry import Registry
@@ -35,6 +36,15 @@ class Reader(Protocol):
 
     is_portable: ClassVar[bool] = False
 
+    def add(self, run: Run, folder: Path, weights: AdapterWeights, asked: str) -> None:
+        """Write into the folder of an adapter what it reads beside the files of PEFT. ``asked``
+        says how the run asked it.
+
+        Raises:
+            AdapterError: it cannot read such an adapter, or the folder cannot be written.
+        """
+        return
+
     def advice(self, run: Run, target: Path, names: Sequence[OrganelleId]) -> list[str]:
         """Return lines that say how to load the adapters of these folders, if there is more to say
         than how to evaluate one."""
@@ -55,16 +65,17 @@ def export_run(
     target: Path,
     *,
     with_elites: bool = False,
-    is_portable: bool = False,
+    reader: Reader | None = None,
     scale: float = 1.0,
 ) -> list[str]:
     """Write the living as PEFT folders, with what is to be said of them; return the names of the
     folders, the best one first.
 
     In a world with users, these are those who serve somebody. Elites come last, if they are
-    wanted. Portable folders are those that servers read, too. ``scale`` multiplies every ΔW.
+    wanted. A ``reader`` may want more than what PEFT reads. ``scale`` multiplies every ΔW.
 
     Raises:
+        AdapterError: the reader cannot read such adapters.
         HostError: the host is not the one that the run was founded with.
         RunError: the folder cannot be written.
     """
@@ -76,10 +87,12 @@ def export_run(
     facts = {name: _facts(one) for name, one in living.items()}
     facts |= {name: {"holds in the archive": cells} for name, cells in homes.items()}
     make_folder(target)
+    reader = reader or Peft()
     for name, said in facts.items():
         weights = run.loaded.pool.weights[name].times(scale)
-        card = _card(run, name, {**said, "asked": [_asked_how(run, weights.phrase)]}, scale)
-        if is_portable:
+        asked = _asked_how(run, weights.phrase)
+        card = _card(run, name, {**said, "asked": [asked]}, scale)
+        if reader.is_portable:
             write_portable(
                 target / name,
                 weights,
@@ -90,6 +103,7 @@ def export_run(
         else:
             kernel.place(0, weights)
             kernel.export(0, target / name, model_card=card)
+        reader.add(run, target / name, weights, asked)
     best = run.best.id if living else HOST
     index = {
         "schema": 1,

@@ -47,5 +47,5 @@ def test_an_unknown_reader_is_one_line(copied: Path, symbiont: Symbiont) -> None
     said = symbiont("export", copied, "--for", "vlm")
     assert (said.code, said.error) == (
         2,
-        "no reader 'vlm'; did you mean 'vllm'? known: peft, sglang, vllm",
+        "no reader 'vlm'; did you mean 'vllm'? known: llama.cpp, ollama, peft, sglang, vllm",
     )

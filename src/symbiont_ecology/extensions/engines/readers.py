@@ -20,7 +20,7 @@ from symbiont_ecology.adapters.peft_files import (
 )
 from symbiont_ecology.base.files import content_hash
 from symbiont_ecology.base.types import OrganelleId
-from symbiont_ecology.evaluate.export import readers
+from symbiont_ecology.evaluate.export import Reader, readers
 from symbiont_ecology.run.run import Run
 
 LEGAL_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
@@ -30,7 +30,7 @@ MAX_TOGETHER = 32
 LISTENING = ("--host", "127.0.0.1", "--port", "8000", "--enable-lora", "--max-lora-rank")
 
 
-class ServerReader(ABC):
+class ServerReader(Reader, ABC):
     """A server that is started with exported adapters."""
 
     is_portable: ClassVar[bool] = True

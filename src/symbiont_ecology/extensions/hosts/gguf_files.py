@@ -1,6 +1,6 @@
 """GGUF files as host folders: weights in float32, tokenizer and chat template beside them.
 
-A file is read for the architectures in ``_ARCHITECTURES``, whose answers were compared with those
+A file is read for the architectures in ``ARCHITECTURES``, whose answers were compared with those
 of transformers: every field and every tensor of it, or it is refused by the name of what is not
 read. transformers has the models, gguf names their tensors and dequantises them. What llama.cpp's
 converter changes is undone: interleaved queries and keys, norms with one added, turned matrices.
@@ -72,7 +72,7 @@ _SIZES = {
 }
 _LLAMA = _SIZES | {"attention.layer_norm_rms_epsilon": "rms_norm_eps"}
 _WIDE = _LLAMA | {"attention.key_length": "head_dim"}
-_ARCHITECTURES = {
+ARCHITECTURES = {
     "llama": _Architecture(_WIDE, is_interleaved=True),
     "qwen2": _Architecture(_LLAMA),
     "qwen3": _Architecture(_WIDE),
@@ -170,8 +170,8 @@ def _read(file: Path) -> tuple[Any, dict[str, Tensor], Any]:
     parts = said.get("split.count", 1)
     expect(parts < 2, f"a whole model, got one of {parts} parts: join them (gguf-split --merge)")
     kind: Any = said.get("general.architecture")
-    known = ", ".join(_ARCHITECTURES)
-    expect(kind in _ARCHITECTURES, f"one of the architectures {known}, got {kind!r:.100}: {OWN}")
+    known = ", ".join(ARCHITECTURES)
+    expect(kind in ARCHITECTURES, f"one of the architectures {known}, got {kind!r:.100}: {OWN}")
     words = {name.removeprefix("tokenizer."): value for name, value in said.items()}
     tokenizer = read_tokenizer(words, kind)
     stored = {tensor.name: tensor for tensor in reader.tensors}
@@ -184,7 +184,7 @@ def _read(file: Path) -> tuple[Any, dict[str, Tensor], Any]:
 def _settings(kind: str, said: Mapping[str, Any], stored: dict[str, Any]) -> dict[str, Any]:
     """Return the config of a file's model. Tensors that are no weights are taken out of
     ``stored``."""
-    rules = _ARCHITECTURES[kind]
+    rules = ARCHITECTURES[kind]
     own = (name.partition(".") for name in said)
     facts = {name: said[f"{kind}.{name}"] for first, _, name in own if first == kind}
     lost = min(rules.fields.keys() - facts.keys() - set(rules.optional), default=None)
@@ -331,12 +331,10 @@ def _slowed(factors: np.ndarray, speeds: np.ndarray) -> dict[str, Any]:
 
 def _weights(kind: str, model: Any, stored: Mapping[str, Any]) -> dict[str, Tensor]:
     """Return the weights of a model by their names in transformers."""
-    import gguf
     import torch
 
-    rules, config = _ARCHITECTURES[kind], model.config
-    architecture = next(one for one, name in gguf.MODEL_ARCH_NAMES.items() if name == kind)
-    names = gguf.get_tensor_name_map(architecture, config.num_hidden_layers)
+    rules, config = ARCHITECTURES[kind], model.config
+    names = tensor_names(kind, config.num_hidden_layers)
     wanted = {}
     for name, weight in model.state_dict().items():
         stem, _, end = name.rpartition(".")
@@ -352,8 +350,7 @@ def _weights(kind: str, model: Any, stored: Mapping[str, Any]) -> dict[str, Tens
         part = stored_name.split(".", 2)[-1]
         if rules.is_interleaved and part.startswith(("attn_q.", "attn_k.")):
             heads = config.num_attention_heads if part[5] == "q" else config.num_key_value_heads
-            pairs = weight.reshape(heads, weight.shape[0] // heads // 2, 2, *weight.shape[1:])
-            weight = pairs.swapaxes(1, 2).reshape(weight.shape)
+            weight = turned_pairs(weight, heads, weight.shape[0] // heads // 2)
         if stored_name.endswith("norm.weight"):
             weight = weight - np.float32(rules.norm_offset)
         weight = weight.T if part in rules.turned else weight
@@ -361,6 +358,22 @@ def _weights(kind: str, model: Any, stored: Mapping[str, Any]) -> dict[str, Tens
         expect(weight.shape == shape, f"a tensor {stored_name!r} of shape {shape}, {came}")
         tensors[name] = torch.from_numpy(np.array(weight, order="C"))
     return tensors
+
+
+def tensor_names(kind: str, layers: int) -> Any:
+    """Return the names of tensors in files of an architecture, by those of modules
+    (``get_name``)."""
+    import gguf
+
+    architecture = next(one for one, name in gguf.MODEL_ARCH_NAMES.items() if name == kind)
+    return gguf.get_tensor_name_map(architecture, layers)
+
+
+def turned_pairs(weight: np.ndarray, heads: int, first: int) -> np.ndarray:
+    """Return the rows of queries or keys with the two axes of each head in turned order, of which
+    the ``first`` has so many: 2 interleaves the halves, half of the rows undoes it."""
+    rows = weight.reshape(heads, first, -1, *weight.shape[1:])
+    return rows.swapaxes(1, 2).reshape(weight.shape)
 
 
 def _floats(tensor: Any) -> np.ndarray:
