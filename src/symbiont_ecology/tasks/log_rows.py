@@ -79,11 +79,11 @@ LOG_COLUMNS = tuple(ROLES)
 NEEDED = ("user", "prompt", "reply", "accepted")
 YES = _words(
     """true t yes y on accepted accept approved up thumbsup upvote upvoted like liked good great
-    positive helpful correct right pass chosen 1 👍 ✅ ✔ ❤ 🙂 😀"""
+    positive helpful correct right pass relevant chosen 1 👍 ✅ ✔ ❤ 🙂 😀"""
 )
 NO = _words(
     """false f no n off refused refuse rejected reject down thumbsdown downvote downvoted dislike
-    disliked
+    disliked irrelevant notrelevant
     bad poor negative unhelpful nothelpful incorrect wrong fail denied 0 -1 👎 ❌ ✖ ✘ 🙁 ☹"""
 )
 NEITHER = frozenset(("", "none", "null", "nan", "na", "n/a", "-", "--", "neutral", "unrated"))

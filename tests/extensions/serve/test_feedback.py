@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from in_service import NEVER_LEARNS, Serve, Served, wait_until
 from symbiont_ecology.extensions.serve.limits import ApiKeys, add_key
+from symbiont_ecology.extensions.serve.messages import RequestRefusedError
+from symbiont_ecology.extensions.serve.openai_api import FeedbackRequest
 
 
 def test_a_score_from_one_half_on_is_a_yes(served: Served) -> None:
@@ -121,3 +124,90 @@ def test_a_page_of_the_web_cannot_reach_a_service_without_keys(
     asked = {"messages": [{"role": "user", "content": "hello"}]}
     answer = served.client.post("/v1/chat/completions", json=asked, headers=headers)
     assert answer.status_code == status
+
+
+TENSORZERO = {"inference_id": "a", "metric_name": "thumbs_up"}
+LANGFUSE = {"traceId": "a", "name": "thumb"}
+TELEMETRY = {"gen_ai.response.id": "a", "gen_ai.evaluation.name": "Relevance"}
+VALUE, LABEL = "gen_ai.evaluation.score.value", "gen_ai.evaluation.score.label"
+WANTED = [{"type": "text", "text": "Rain."}]
+
+
+@pytest.mark.parametrize(
+    ("body", "read"),
+    [
+        ({"id": "a", "accepted": True, "correction": "Rain."}, (True, None, "", "Rain.")),
+        ({"id": "a", "correction": "Rain."}, (None, None, "", "Rain.")),
+        (TENSORZERO | {"value": True}, (True, None, "", "")),
+        (TENSORZERO | {"value": False, "tags": {"who": "ada"}}, (False, None, "", "")),
+        (TENSORZERO | {"value": 0.5}, (None, 0.5, "", "")),
+        (
+            TENSORZERO | {"metric_name": "demonstration", "value": "Rain."},
+            (None, None, "", "Rain."),
+        ),
+        (TENSORZERO | {"metric_name": "demonstration", "value": WANTED}, (None, None, "", "Rain.")),
+        (LANGFUSE | {"name": "novelty", "value": 0.9, "environment": "test"}, (None, 0.9, "", "")),
+        (LANGFUSE | {"name": "sentiment", "value": "positive"}, (True, None, "", "")),
+        (
+            LANGFUSE | {"value": 0, "dataType": "BOOLEAN", "comment": "why"},
+            (False, None, "why", ""),
+        ),
+        (LANGFUSE | {"value": 1, "dataType": "BOOLEAN", "configId": "c"}, (True, None, "", "")),
+        (LANGFUSE | {"value": "True", "dataType": "BOOLEAN", "id": "s"}, (True, None, "", "")),
+        (
+            {"traceId": "t", "observationId": "a", "name": "accuracy", "value": 0.2},
+            (None, 0.2, "", ""),
+        ),
+        (LANGFUSE | {"value": "Rain.", "dataType": "CORRECTION"}, (None, None, "", "Rain.")),
+        (TELEMETRY | {VALUE: 1.0, "gen_ai.evaluation.explanation": "x"}, (None, 1.0, "x", "")),
+        (TELEMETRY | {VALUE: 4.0, LABEL: "pass"}, (True, None, "", "")),
+        (TELEMETRY | {LABEL: "fail"}, (False, None, "", "")),
+        (TELEMETRY | {LABEL: "relevant"}, (True, None, "", "")),
+        (TELEMETRY | {LABEL: "not_relevant"}, (False, None, "", "")),
+    ],
+    ids=str,
+)
+def test_feedback_of_other_products_is_read(body: dict[str, object], read: tuple[object]) -> None:
+    said = FeedbackRequest.read(json.dumps(body).encode())
+    assert said.id == "a"
+    assert (said.accepted, said.score, said.comment, said.correction) == read
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        (TENSORZERO | {"value": 4.5}, "value"),
+        (TENSORZERO, "value"),
+        (TENSORZERO | {"metric_name": "comment", "value": "good"}, "value"),
+        (TENSORZERO | {"metric_name": "demonstration", "value": {"a": 1}}, "value"),
+        (TENSORZERO | {"value": True, "dryrun": True}, "dryrun"),
+        ({"episode_id": "a", "metric_name": "solved", "value": True}, "inference_id"),
+        (LANGFUSE | {"value": "partially correct", "dataType": "CATEGORICAL"}, "value"),
+        (LANGFUSE | {"value": "good", "dataType": "TEXT"}, "value"),
+        (LANGFUSE | {"name": "hallucination", "value": 0, "dataType": "BOOLEAN"}, "name"),
+        (LANGFUSE | {"value": 1, "sessionId": "s"}, "sessionId"),
+        ({"sessionId": "s", "name": "thumb", "value": 1}, "observationId or traceId"),
+        (TELEMETRY | {VALUE: 4.0}, VALUE),
+        (TELEMETRY | {"error.type": "timeout"}, VALUE),
+    ],
+    ids=str,
+)
+def test_feedback_that_is_no_verdict_is_refused_by_name(
+    body: dict[str, object], param: str
+) -> None:
+    with pytest.raises(RequestRefusedError, match=f"^{param}: expected ") as refused:
+        FeedbackRequest.read(json.dumps(body).encode())
+    assert len(str(refused.value).splitlines()) == 1
+
+
+def test_a_correction_is_kept_with_the_verdict_that_it_follows(served: Served) -> None:
+    name = served.ask(user="ada").json()["id"]
+    assert served.judge(name, accepted=False).status_code == 200
+    wanted = {"inference_id": name, "metric_name": "demonstration", "value": "Rain."}
+    codes = [served.client.post("/v1/feedback", json=wanted).status_code for _ in range(2)]
+    assert codes == [200, 200]
+    kept = served.service.journal.verdict(name, 0)
+    assert kept is not None
+    assert (kept.is_accepted, kept.correction) == (False, "Rain.")
+    assert served.service.journal.verdicts == 1
+    assert served.service.journal.path.read_text().count("correction") == 1

@@ -63,6 +63,23 @@ def test_what_was_written_is_read_back_and_the_first_verdict_counts(tmp_path: Pa
         assert (again.verdicts, again.learned, again.generations) == (2, 2, [3, 4])
 
 
+def test_a_correction_reaches_who_learns_unless_a_generation_has_begun(tmp_path: Path) -> None:
+    def corrected(name: str) -> GivenVerdict:
+        return GivenVerdict(name, False, correction=f"better {name}")
+
+    with opened(tmp_path) as journal:
+        journal.write(*(answer(name) for name in "abcd"), corrected("a"))
+        journal.write(*(GivenVerdict(name, False) for name in "bc"), GivenVerdict("d", True))
+        journal.write(corrected("b"), corrected("d"), GenerationBegun(3, 3), corrected("c"))
+        kept = [one.verdict.correction for one in journal.judged_in(3)]
+        assert kept == ["better a", "better b", ""]
+    with opened(tmp_path) as again:
+        assert [one.verdict.correction for one in again.judged_in(3)] == kept
+        assert again.verdict("c", 0) == corrected("c")
+        assert again.verdict("d", 0) == GivenVerdict("d", True)  # which was judged otherwise
+        assert again.verdicts == 4
+
+
 def test_a_torn_line_is_cut_off_and_a_damaged_one_is_named(tmp_path: Path) -> None:
     with opened(tmp_path) as journal:
         journal.write(answer("a"))

@@ -25,7 +25,6 @@ from symbiont_ecology.base.files import write_whole
 from symbiont_ecology.base.types import OrganelleId
 from symbiont_ecology.evaluate.export import Reader, readers
 from symbiont_ecology.extensions.hosts.gguf_files import ARCHITECTURES, tensor_names, turned_pairs
-from symbiont_ecology.model.loading import read_model_config
 from symbiont_ecology.run.run import Run
 from symbiont_ecology.tasks.synthetic.styles import prompt_styles
 
@@ -81,6 +80,8 @@ class LlamaCpp(Reader):
     """llama.cpp, with adapters as GGUF files."""
 
     def add(self, run: Run, folder: Path, weights: AdapterWeights, asked: str) -> None:
+        from symbiont_ecology.model.loading import read_model_config
+
         config = read_model_config(Path(run.kernel.name_or_path))
         write_gguf_adapter(folder / ADAPTER_FILE, weights, config)
 

@@ -89,7 +89,8 @@ class ServiceApp:
         access = self._access(request)
         said = FeedbackRequest.read(await _body(request))
         is_accepted = said.accepted if said.score is None else said.score >= 0.5
-        verdict = GivenVerdict(said.id, bool(is_accepted), said.choice, said.score, said.comment)
+        about = said.choice, said.score, said.comment, said.correction
+        verdict = GivenVerdict(said.id, bool(is_accepted), *about)
         user, is_for_all = _user(said.user, access), access.is_application and said.user is None
         await self._kept(partial(self._engine.judge, verdict, user, is_for_all=is_for_all))
         return JSONResponse({"id": said.id, "choice": said.choice, "accepted": verdict.is_accepted})

@@ -6,6 +6,7 @@ import threading
 from functools import partial
 
 from symbiont_ecology.base.errors import EcologyError
+from symbiont_ecology.extensions.serve.journal import adds_correction
 from symbiont_ecology.extensions.serve.messages import (
     Ask,
     AskStatus,
@@ -137,7 +138,9 @@ class EngineEndpoint:
         elif given.choice >= len(answer.replies):
             expected = f"choice: expected 0 to {len(answer.replies) - 1}, got {given.choice}"
             tell(RequestRefusedError(400, expected))
-        elif journal.verdict(given.id, given.choice) is None:
+        elif (first := journal.verdict(given.id, given.choice)) is None or adds_correction(
+            given, first
+        ):
             journal.append([given], kept)
         else:
             kept(None)

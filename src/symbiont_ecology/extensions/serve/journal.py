@@ -18,7 +18,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from queue import SimpleQueue
 from typing import BinaryIO, TypeAlias
@@ -53,13 +53,15 @@ class GivenAnswer:
 
 @dataclass(frozen=True, slots=True)
 class GivenVerdict:
-    """The verdict of a user on a reply. ``score``, if there is one, is from 0 to 1."""
+    """The verdict of a user on a reply. ``score``, if there is one, is from 0 to 1; ``correction``
+    is the reply that the user wanted."""
 
     id: str
     is_accepted: bool
     choice: int = 0
     score: float | None = None
     comment: str = ""
+    correction: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +266,14 @@ class Journal:
                         self._said.pop((name, choice), None)
             case GivenVerdict():
                 key, answer = (entry.id, entry.choice), self._answers.get(entry.id)
-                if key not in self._said and answer is not None:  # the first one counts
+                first = self._said.get(key)
+                if first is not None and adds_correction(entry, first):
+                    self._said[key] = whole = replace(first, correction=entry.correction)
+                    # What a generation has begun to learn from stays as it was.
+                    for place in range(max(self._learned - self._forgotten, 0), len(self._judged)):
+                        if (one := self._judged[place]).verdict is first:
+                            self._judged[place] = JudgedReply(one.answer, whole)
+                elif first is None and answer is not None:  # the first one counts
                     self._said[key] = entry
                     if self._is_learning:
                         self._judged.append(JudgedReply(answer, entry))
@@ -286,10 +295,17 @@ class Journal:
         self._forgotten += len(past)
 
 
+def adds_correction(verdict: GivenVerdict, first: GivenVerdict) -> bool:
+    """Return True for a second verdict that is the first one, with a correction."""
+    is_same = verdict.is_accepted == first.is_accepted
+    return is_same and bool(verdict.correction) and not first.correction
+
+
 def _line(entry: JournalEntry) -> bytes:
-    return json_line(
-        {_NAMES[type(entry)]: {name: getattr(entry, name) for name in entry.__slots__}}
-    )
+    fields = {name: getattr(entry, name) for name in entry.__slots__}
+    if not fields.get("correction"):  # few bring one
+        fields.pop("correction", None)
+    return json_line({_NAMES[type(entry)]: fields})
 
 
 def _entry(line: bytes, where: str) -> JournalEntry:

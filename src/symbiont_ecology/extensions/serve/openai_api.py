@@ -14,7 +14,7 @@ import json
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import (
     AfterValidator,
@@ -26,12 +26,13 @@ from pydantic import (
     model_validator,
 )
 
-from symbiont_ecology.base.conversation import turns_of
+from symbiont_ecology.base.conversation import content_of, turns_of
 from symbiont_ecology.base.names import user_name
 from symbiont_ecology.base.untrusted import check_depth
 from symbiont_ecology.extensions.serve.messages import RequestRefusedError
 from symbiont_ecology.extensions.serve.scheduler import AnswerJob
 from symbiont_ecology.extensions.serve.streaming import NewToken, ScoredToken
+from symbiont_ecology.tasks.log_rows import NO, YES, word_of
 
 MAX_PROMPT_CHARS, MAX_CHOICES, MAX_ALTERNATIVES = 65_536, 8, 20
 MAX_STOPS, MAX_STOP_CHARS = 16, 64
@@ -268,19 +269,103 @@ class ChatRequest(_Body):
         return turns
 
 
+class _Form(NamedTuple):
+    """Body of feedback in another product: the keys that hold the id of the answer, the verdict and
+    a comment, the first of them that is there; ``idle`` ones say nothing about a reply."""
+
+    ids: tuple[str, ...]
+    verdicts: tuple[str, ...]
+    comment: str
+    idle: frozenset[str] = frozenset()
+
+
+FEEDBACK_FORMS: Mapping[str, _Form] = {
+    "metric_name": _Form(("inference_id",), ("value",), "comment", frozenset({"tags"})),
+    "gen_ai.evaluation.name": _Form(
+        ("gen_ai.response.id",),
+        ("gen_ai.evaluation.score.label", "gen_ai.evaluation.score.value"),
+        "gen_ai.evaluation.explanation",
+    ),
+    "name": _Form(
+        ("observationId", "traceId"),
+        ("value",),
+        "comment",
+        frozenset({"id", "dataType", "configId", "queueId", "environment", "metadata"}),
+    ),
+}
+"""Feedback of TensorZero, events of OpenTelemetry and scores of Langfuse, by the key that says what
+is judged."""
+BAD_IF_HIGH = ("hallucination", "toxicity")
+"""Names of scores that are low for good replies."""
+CORRECTIONS, COMMENTS = ("demonstration", "CORRECTION"), ("comment", "TEXT")
+"""A name with TensorZero, a type with Langfuse: the value is the reply that was wanted, or no
+verdict."""
+
+
+def _in_own_form(said: dict[str, object]) -> dict[str, object]:
+    """Return the body of another product as one of ours, with what is unknown in it; any other as
+    it is.
+
+    Raises:
+        ValueError: it names no answer, or what it says of it is no verdict and no correction.
+    """
+    mark = next((key for key in FEEDBACK_FORMS if key in said), None)
+    if mark is None:
+        return said
+    form, kinds = FEEDBACK_FORMS[mark], (said[mark], said.get("dataType"))
+    read = {mark, *form.ids, *form.verdicts, form.comment, *form.idle}
+    own = {key: value for key, value in said.items() if key not in read}
+    own["id"] = next((said[key] for key in form.ids if key in said), None)
+    if own["id"] is None:
+        raise ValueError(f"{' or '.join(form.ids)}: expected the id of an answer, got none")
+    own["comment"] = said.get(form.comment, "")
+    key = next((key for key in form.verdicts if key in said), form.verdicts[-1])
+    value = said.get(key)
+    if any(kind in CORRECTIONS for kind in kinds):
+        return own | {"correction": content_of(value, key)}
+    if str(said[mark]).casefold() in BAD_IF_HIGH:
+        raise ValueError(
+            f"{mark}: expected a score that is high for good replies, got {said[mark]!a:.40}: turn "
+            "it round"
+        )
+    word = word_of(value) if isinstance(value, str) else ""
+    match value:
+        case bool():
+            return own | {"accepted": value}
+        case 0 | 1 if "BOOLEAN" in kinds:
+            return own | {"accepted": value == 1}
+        case int() | float() if 0 <= value <= 1:
+            return own | {"score": value}
+        case str() if word in (*YES, *NO) and not any(kind in COMMENTS for kind in kinds):
+            return own | {"accepted": word in YES}
+    raise ValueError(
+        f"{key}: expected true or false, a number from 0 to 1, or a word such as good or bad, got "
+        f"{json.dumps(value):.40}"
+    )
+
+
 class FeedbackRequest(_Body):
-    """``POST /v1/feedback``: a verdict on a reply, one of ``accepted`` and ``score``."""
+    """``POST /v1/feedback``: a verdict on a reply, one of ``accepted`` and ``score``; or the reply
+    that was wanted, a ``correction``, which alone refuses the one that was given. Bodies of
+    ``FEEDBACK_FORMS`` are read, too."""
 
     id: str = Field(min_length=1, max_length=64, description="the id of an answer")
     choice: _Whole = _within(_WHOLE, 0, MAX_CHOICES - 1, default=0)
     accepted: bool | None = Field(None, description=_YES_OR_NO)
     score: float | None = _within(_NUMBER, 0, 1)
     comment: str = Field("", max_length=2000, description="a text of at most 2000 characters")
+    correction: str = Field(
+        "",
+        max_length=MAX_PROMPT_CHARS,
+        description=f"a text of at most {MAX_PROMPT_CHARS} characters",
+    )
     user: _User | None = Field(None, description="a text")
+    _of_others = model_validator(mode="before")(staticmethod(_in_own_form))
 
     @model_validator(mode="after")
     def _check_one(self) -> Self:
-        if (self.accepted is None) == (self.score is None):
+        given = [one for one in (self.accepted, self.score) if one is not None]
+        if len(given) > 1 or not (given or self.correction):
             raise ValueError("accepted: expected one of accepted and score, got both or none")
         return self
 
