@@ -196,10 +196,11 @@ def test_a_host_has_its_own_settings_however_it_is_named(
     symbiont: Symbiont, log: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # it is not here, and need not be
-    plan = _plan(symbiont, log, "--host", "smollm2")
-    assert plan == _plan(symbiont, log, "host=smollm2")
-    assert "learning rate 0.001\n" in plan
-    assert "no preset" not in plan
+    for name in ("smollm2", "gemma3-270m"):
+        plan = _plan(symbiont, log, "--host", name)
+        assert plan == _plan(symbiont, log, f"host={name}")
+        assert "learning rate 0.001\n" in plan
+        assert "no preset" not in plan
     assert "learning rate 0.01\n" in _plan(symbiont, log)
     assert "learning rate 0.02\n" in _plan(
         symbiont, log, "--host", "smollm2", "strategy.learning_rate=0.02"

@@ -107,8 +107,8 @@ def _evaluate_adapter(adapter: Path, spec: EvaluationSpec, host: str, style: str
     items = some_of(read_items(spec.holdout), spec.most_asked)
     is_chat, stops, layer = False, tuple[str, ...](), host_layer(host)
     asked: Any = parse_override(f"style={style}") if style else layer.get("tasks", {})
-    if "style" in asked:
-        built = prompt_styles.build(asked["style"])
+    built = prompt_styles.build(asked["style"]) if "style" in asked else None
+    if built and (style or built.is_chat):  # examples of a preset are not about any file
         items = in_style(items, built)
         is_chat, stops = built.is_chat, built.stops
     host = layer["host"]["model"]

@@ -162,6 +162,7 @@ def _config(
         ConfigError: it does not fit together.
     """
     from symbiont_ecology.base.config_layers import with_known_keys
+    from symbiont_ecology.base.registry import kind_of
     from symbiont_ecology.run.config import compose
     from symbiont_ecology.tasks.logs import is_held_out
 
@@ -174,13 +175,19 @@ def _config(
         {**source, "name": _slug(family, number), "only": family}
         for number, family in enumerate(_families(rows), 1)
     ] or [source]
-    values = with_known_keys({"host": host, "tasks": {"families": sources}}, f"learn-from {about}")
-    config = compose((LOG_PRESET, values), overrides, f"learn-from {about}")
+    where = f"learn-from {about}"
+    values = with_known_keys({"host": host, "tasks": {"families": sources}}, where)
+    config = compose((LOG_PRESET, values), overrides, where)
+    is_said = any(change.startswith("tasks.style") for change in overrides)
+    if kind_of(config.tasks.style) == "few_shot" and not is_said:
+        # The way to ask a base model, by its preset; here it would tell users what others want.
+        overrides = [*overrides, "tasks.style=terse"]
+        config = compose((LOG_PRESET, values), overrides, where)
     if any(change.startswith("run.generations=") for change in overrides) or not config.tasks.users:
         return config
     learned = sum(not is_held_out(row.prompt) for row in rows)
     values["run"] = {"generations": math.ceil(passes * learned / config.tasks.users.questions)}
-    return compose((LOG_PRESET, values), overrides, f"learn-from {about}")
+    return compose((LOG_PRESET, values), overrides, where)
 
 
 def _tell_table(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,10 @@ import transformers
 
 from gguf_models import tiny, write_gguf
 from said import Symbiont
+from symbiont_ecology import Run
 from symbiont_ecology.adapters import AdapterLayout, AdapterWeights
 from symbiont_ecology.base.errors import AdapterError
-from symbiont_ecology.extensions.hosts.gguf_adapters import write_gguf_adapter
+from symbiont_ecology.extensions.hosts.gguf_adapters import Ollama, write_gguf_adapter
 from symbiont_ecology.extensions.hosts.packages import held
 from symbiont_ecology.model.kernel import HostKernel
 
@@ -135,6 +137,13 @@ def test_an_export_says_how_ollama_and_llama_cpp_ask_an_adapter(
     said = symbiont("export", copied, "--for", "llama.cpp", "--to", tmp_path / "out")
     *_, words = map(shlex.split, said.out.splitlines())
     assert str(file.parent / "adapter.gguf") in words
+    run = Run.open(copied)
+    weights = replace(run.loaded.pool.weights[run.best.id], phrase='say """{{x}}": ')
+    Ollama().add(run, tmp_path, weights, "behind a phrase")
+    said_of_it = (tmp_path / "Modelfile").read_text()
+    template = 'TEMPLATE """{{ "say \\"\\"\\"{{x}}\\": " }}{{ .Prompt }}{{ "\\n" }}"""'
+    assert template in said_of_it.splitlines()
+    assert "# Asked behind a phrase." in said_of_it
 
 
 def test_an_architecture_without_a_name_in_gguf_is_one_line(tmp_path: Path) -> None:
