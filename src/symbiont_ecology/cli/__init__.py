@@ -27,7 +27,6 @@ _OURS = "symbiont_ecology.cli."
 _COMMANDS = {
     "run": Command(f"{_OURS}run:run", panel="Run"),
     "resume": Command(f"{_OURS}run:resume_command", panel="Run"),
-    "learn-from": Command(f"{_OURS}learn_from:learn_from", panel="Run"),
     "evaluate": Command(f"{_OURS}evaluate:evaluate", panel="Use"),
     "infer": Command(f"{_OURS}evaluate:infer", panel="Use"),
     "export": Command(f"{_OURS}evaluate:export", panel="Use"),

@@ -30,7 +30,7 @@ from symbiont_ecology.ecology.organelle import Genome, Organelle
 from symbiont_ecology.ecology.prices import Prices
 from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.ecology.success import SuccessPosterior
-from symbiont_ecology.ecology.users import RememberedAnswer
+from symbiont_ecology.ecology.users import RememberedAnswer, User
 
 INHERITED_EVIDENCE = 0.5
 """Part of a parent's posterior that counts for its child."""
@@ -375,7 +375,7 @@ class Serve(Decision):
     def apply(self, context: ApplyContext) -> list[Event]:
         state = context.state
         for name, organelle_id in self.servers.items():
-            state.users[name] = replace(state.users[name], chosen=organelle_id)
+            state.users[name] = replace(state.users.get(name, User()), chosen=organelle_id)
         return [events.Served(state.generation, dict(self.servers))] if self.servers else []
 
 

@@ -62,8 +62,21 @@ def act(assignments: Sequence[Assignment], context: GenerationContext) -> list[O
     def weights_of(organelle_id: OrganelleId) -> AdapterWeights:
         return context.store.weights(state.genome(organelle_id).weights)
 
-    questions, estimator = _questions(assignments, context), context.learning_rule.estimator
-    rollouts, calls = roll_out(questions, context.host, weights_of, context.practice, estimator)
+    questions, rule, users = (
+        _questions(assignments, context),
+        context.learning_rule,
+        context.tasks.users,
+    )
+    # Who serves whom is known then, so nobody asks how sure an organelle is of a logged reply.
+    reads_logged = rule.needs_log_probabilities or not (users and users.groups)
+    rollouts, calls = roll_out(
+        questions,
+        context.host,
+        weights_of,
+        context.practice,
+        rule.estimator,
+        reads_logged=reads_logged,
+    )
     state.spent += sum((rollout.cost for rollout in rollouts), Cost(calls=calls))
     outcomes, start = list[Outcome](), 0
     for assignment in assignments:
@@ -160,12 +173,15 @@ def roll_out(
     weights_of: WeightsOf,
     decoding: Decoding,
     estimator: Estimator | None = None,
+    *,
+    reads_logged: bool = True,
 ) -> tuple[list[Rollout], int]:
     """Answer and judge every question, in their order; also return the number of calls of the host.
 
     This is the one way to ask a population. The bare host needs no slot. An estimator answers in
     the host's place, and notes what it learns from (``Rollout.extra``). Where an item has a logged
-    reply, nobody is asked, and the organelle reads that.
+    reply, nobody is asked, and the organelle reads that, unless ``reads_logged`` is false: then its
+    log-probabilities are not numbers.
     """
     rollouts, calls = dict[int, Rollout](), 0
     new = {place: one for place, one in enumerate(questions) if one.item.logged is None}
@@ -174,7 +190,7 @@ def roll_out(
         rollouts |= _answered(wave, host, decoding, estimator)
     logged = {place: one for place, one in enumerate(questions) if one.item.logged}
     for wave in _waves_of_rows(logged, host, weights_of):
-        read, reading_calls = _read(wave, host)
+        read, reading_calls = _read(wave, host, is_needed=reads_logged)
         calls += reading_calls
         rollouts |= read
     return [rollouts[place] for place in range(len(questions))], calls
@@ -218,7 +234,7 @@ def _answered(
     return rollouts
 
 
-def _read(wave: Sequence[_Row], host: Host) -> tuple[dict[int, Rollout], int]:
+def _read(wave: Sequence[_Row], host: Host, *, is_needed: bool) -> tuple[dict[int, Rollout], int]:
     """Return replies that were given and judged in the past, by the places of their questions, and
     the number of calls of the host.
 
@@ -233,6 +249,8 @@ def _read(wave: Sequence[_Row], host: Host) -> tuple[dict[int, Rollout], int]:
     for number, (row, reply, ids) in enumerate(zip(wave, replies, answers, strict=True)):
         if reply.log_probability is not None and row.question.respondent == reply.author:
             scores[number] = np.full(len(ids), reply.log_probability / len(ids))
+        elif not is_needed:
+            scores[number] = np.full(len(ids), np.nan)
         else:
             unread.append(number)
     if unread:

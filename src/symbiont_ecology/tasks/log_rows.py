@@ -1,8 +1,8 @@
 """Rows of a log: who asked what, what was replied and what came of it, in any table that has them.
 
-A row has a user, a prompt, a reply and a verdict. It may have a family, a correction (the reply
-that the user wanted), a score, a comment and a time; these are kept, whether or not anything learns
-from them yet. The contract:
+A row has a user, a prompt, a reply and a verdict. It may have a family, a group of users, a
+correction (the reply that the user wanted), a score, a comment and a time; these are kept, whether
+or not anything learns from them yet. The contract:
 
 - *Columns* are found by their usual names (``ROLES``), whatever their case, blanks and marks, or
   named; ``user.id`` is a cell within a cell. What was taken is told.
@@ -66,6 +66,7 @@ ROLES: Mapping[str, str] = {
     "accepted": """accepted isaccepted accept label thumb thumbs verdict vote liked like feedback
         userfeedback feedbackrating rating userrating score stars value""",
     "family": "family",
+    "group": "",
     "correction": """correction corrected correctedreply correctedresponse demonstration edited
         editedreply idealresponse idealanswer expectedoutput""",
     "score": "score stars rating userrating value",
@@ -74,7 +75,7 @@ ROLES: Mapping[str, str] = {
         insertedat loggedat sentat feedbackdate updatedat""",
 }
 """Usual names of each column, in small letters without anything between; the first that is there is
-taken."""
+taken. A group is taken only if its column is named."""
 LOG_COLUMNS = tuple(ROLES)
 NEEDED = ("user", "prompt", "reply", "accepted")
 YES = _words(
@@ -129,6 +130,7 @@ class LogRow:
     score: float | None = None
     comment: str = ""
     time: float = 0.0
+    group: str = ""
 
     @property
     def question(self) -> str:
@@ -274,6 +276,7 @@ def _plain(row: LogRow) -> dict[str, object]:
         "score": row.score,
         "comment": row.comment,
         "time": row.time or None,
+        "group": row.group,
     }
     return fields | {name: value for name, value in others.items() if value not in ("", None)}
 
@@ -320,6 +323,7 @@ def _row(
         _score_of(cells["score" if verdicts.accepted_from is None else "accepted"]),
         comment,
         seconds_of(cells["time"]),
+        _label(cells["group"]),
     )
 
 

@@ -1,7 +1,8 @@
 """A log of replies that users accepted or refused: ``{kind: log, name: thumbs, path: log.jsonl}``.
 
 ``log_rows`` reads it. Adapters learn from its rows without asking the model again
-(``tasks.users``). One prompt in ten, by its hash, is held out.
+(``tasks.users``). The newest fifth of each user's rows is held out; where not all rows have a time,
+one prompt in five is, by its hash.
 """
 
 from __future__ import annotations
@@ -40,16 +41,18 @@ MAX_FAMILIES = 64
 """More of them are no families."""
 MAX_REPLY_TOKENS = 256
 """Of a new reply, whatever was accepted: a report asks for hundreds."""
-HELD_OUT = 10
-"""One prompt in so many is held out."""
+HELD_OUT = 5
+"""One row in so many is held out, or one prompt."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LogTask(DataTask):
     """The rows of a log. ``lines`` are its questions of which a reply was accepted, with these
-    replies as answers: an evaluation asks for one of them."""
+    replies as answers: an evaluation asks for one of them. ``held_out`` are the questions that are
+    kept for measuring."""
 
     log: tuple[LogRow, ...] = field(default=(), kw_only=True)
+    held_out: frozenset[str] = field(default=frozenset(), kw_only=True)
 
     @classmethod
     def of(cls, name: str, about: str, rows: Sequence[LogRow]) -> LogTask:
@@ -62,7 +65,8 @@ class LogTask(DataTask):
             DataLine(DEPTH, prompt, tuple(replies), user)
             for (user, prompt), replies in accepted.items()
         )
-        return cls(name, lines, about, graders.build("exact"), log=tuple(rows))
+        log, grader = tuple(rows), graders.build("exact")
+        return cls(name, lines, about, grader, log=log, held_out=held_out(log))
 
     @cached_property
     def digest(self) -> str:
@@ -74,7 +78,7 @@ class LogTask(DataTask):
         return list(dict.fromkeys(row.user for row in self.log))
 
     def split(self, line: DataLine) -> Split:
-        return "holdout" if is_held_out(line.prompt) else "train"  # the same for all users
+        return "holdout" if line.question in self.held_out else "train"
 
     def item(self, question: str, depth: str) -> Item:
         """Return the item of a question: a new reply may be as long as those accepted."""
@@ -155,9 +159,9 @@ def _task(knobs: str, path: Path, stamp: Stamp) -> LogTask:
     source = LogTasks(**json.loads(knobs))
     rows = tuple(row for row in source.rows() if source.only in (None, row.family))
     task = LogTask.of(source.name, str(source), rows)
-    if all(is_held_out(line.prompt) for line in task.lines):
+    if not task.part(DEPTH, "train"):
         raise DataError(
-            f"{source}: expected replies that were accepted, got none to learn; one prompt in "
+            f"{source}: expected replies that were accepted, got none to learn; one row in "
             f"{HELD_OUT} is held out: add rows"
         )
     check_gradable((str(source), task.item(line.question, DEPTH)) for line in task.lines)
@@ -172,8 +176,20 @@ def _read(
     return read_log(path, about, dict(columns), verdicts)
 
 
-def is_held_out(prompt: str) -> bool:
-    """Return true if the rows of a prompt are kept for measuring."""
+def held_out(rows: Sequence[LogRow]) -> frozenset[str]:
+    """Return the questions whose rows are kept for measuring: those of each user's newest rows.
+    Where a row has no time, the hash of the prompt decides, the same for all users."""
+    if not all(row.time for row in rows):
+        return frozenset(row.question for row in rows if _is_drawn(row.prompt))
+    by_user = defaultdict[str, list[LogRow]](list)
+    for row in sorted(rows, key=lambda row: (row.time, row.place)):
+        by_user[row.user].append(row)
+    return frozenset(
+        row.question for own in by_user.values() for row in own[len(own) - len(own) // HELD_OUT :]
+    )
+
+
+def _is_drawn(prompt: str) -> bool:
     return zlib.crc32(prompt.rstrip("\r\n").encode()) % HELD_OUT == 0
 
 
@@ -186,6 +202,16 @@ class LoggedUsers(DataUsers):
     whatever the order of the file: a table is often sorted by user.
     """
 
+    @cached_property
+    def groups(self) -> Mapping[str, Sequence[str]]:
+        """The users of each group, by the newest row of each; none if a row has no group."""
+        rows = [row for task in self.tasks if isinstance(task, LogTask) for row in task.log]
+        of_user = {row.user: row.group for row in rows}
+        groups = defaultdict[str, list[str]](list)
+        for user, group in of_user.items():
+            groups[group].append(user)
+        return dict(sorted(groups.items())) if all(groups) else {}
+
     def questions(self, generation: int) -> tuple[Item, ...]:
         count, start = self.config.questions, generation * self.config.questions
         return tuple(self.rows[place % len(self.rows)] for place in range(start, start + count))
@@ -193,8 +219,21 @@ class LoggedUsers(DataUsers):
     @cached_property
     def rows(self) -> Sequence[Item]:
         """The rows that are learned from, each with its reply."""
+        return self._items(is_held_out=False)
+
+    @cached_property
+    def held_out(self) -> Sequence[Item]:
+        """The rows that are kept for measuring, each with its reply."""
+        return self._items(is_held_out=True)
+
+    def _items(self, *, is_held_out: bool) -> Sequence[Item]:
         logs = [task for task in self.tasks if isinstance(task, LogTask)]
-        pairs = [(row, task) for task in logs for row in task.log if not is_held_out(row.prompt)]
+        pairs = [
+            (row, task)
+            for task in logs
+            for row in task.log
+            if (row.question in task.held_out) == is_held_out
+        ]
         is_timed = all(row.time for row, _ in pairs)
         pairs.sort(key=lambda pair: (pair[0].time if is_timed else 0.0, pair[0].place))
         counts = Counter(row.user for row, _ in pairs)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import product
@@ -46,6 +46,11 @@ class Users(ABC):
     @abstractmethod
     def names(self) -> Sequence[str]:
         """The ids of all users, in the order in which they come."""
+
+    @property
+    def groups(self) -> Mapping[str, Sequence[str]]:
+        """The users of each group, if they come in groups that are known."""
+        return {}
 
     @abstractmethod
     def questions(self, generation: int) -> tuple[Item, ...]:

@@ -24,6 +24,7 @@ class LearningRule(ABC):
 
     Attributes:
         sees_gold: it uses reference answers, not verdicts alone.
+        needs_log_probabilities: of replies that were given in the past. They cost a forward pass.
         needs_host_log_probabilities: rollouts come with the bare host's log-probabilities of their
             tokens. They cost one forward pass without adapters.
         temperature: of sampling in practice. Log-probabilities are those of temperature 1, so
@@ -36,6 +37,7 @@ class LearningRule(ABC):
     """
 
     sees_gold: ClassVar[bool] = False
+    needs_log_probabilities: ClassVar[bool] = True
     needs_host_log_probabilities: ClassVar[bool] = False
     temperature: float = 1.0
     estimator: Estimator | None = None

@@ -75,6 +75,7 @@ class ExpertIteration(LearningRule):
     replay: NonNegativeFloat = 0.0  # remembered answers for each rollout of a generation
     temperature: PositiveFloat = 1.0  # of sampling in practice, > 0
     needs_verdicts: ClassVar[bool] = True
+    needs_log_probabilities: ClassVar[bool] = False
 
     def targets(self, experience: Experience) -> Targets:
         notes, targets = dict(experience.notes), []

@@ -99,7 +99,12 @@ class Ecology(LearningStrategy):
 
     def found(self, context: StrategyContext) -> list[Decision]:
         # Founders start as the host itself (B = 0) and differ in A, or all start warm.
-        room = self._room(context, ())
+        room, users = self._room(context, ()), context.tasks.users
+        if users is not None and users.groups:
+            return [
+                Found(self.traits, context.rank, users=tuple(group))
+                for group in users.groups.values()
+            ]
         offers = (part.found(context, room) for part in self.built_mechanisms)
         usual: list[Decision] = [Found(self.traits, context.rank) for _ in range(self.founders)]
         return next((list(offer) for offer in offers if offer), usual)
@@ -164,13 +169,20 @@ class Ecology(LearningStrategy):
     def _wish(self, item: Item, context: StrategyContext, earlier: int = 0) -> OrganelleId | None:
         """Return the author of a reply that was given, or the first mechanism's choice that has
         one."""
-        if author := author_of(item, context.state):
+        state = context.state
+        if author := author_of(item, state):
             return author
+        user = state.users.get(item.user)
+        if item.logged and user and user.chosen in state.population:
+            return user.chosen  # whoever said it, who serves the user learns it
         wishes = (mechanism.taker(item, context, earlier) for mechanism in self.built_mechanisms)
         return next((wish for wish in wishes if wish), None)
 
     def tell(self, context: StrategyContext) -> list[Decision]:
-        """Let every mechanism decide in turn, on the room that those before it left."""
+        """Let every mechanism decide in turn, on the room that those before it left. Where users
+        come in groups that are known, nothing is to be decided."""
+        if context.tasks.users is not None and context.tasks.users.groups:
+            return []
         decisions: list[Decision] = []
         for mechanism in self.built_mechanisms:
             result = mechanism.tell(context, self._room(context, decisions))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from symbiont_ecology.base.errors import ConfigError, DataError
 from symbiont_ecology.base.files import write_whole
+from symbiont_ecology.base.types import without_turns
 from symbiont_ecology.cli import console, options
 from symbiont_ecology.cli.options import argument, option
 from symbiont_ecology.cli.run import (
@@ -28,16 +30,20 @@ from symbiont_ecology.cli.run import (
 )
 
 if TYPE_CHECKING:
-    from symbiont_ecology import Run
+    import numpy as np
+
+    from symbiont_ecology.extensions.company.grouping import Group
+    from symbiont_ecology.model.kernel import HostKernel
     from symbiont_ecology.run.config import RunConfig
     from symbiont_ecology.tasks.log_rows import LogRow, LogTable
 
 TooLong = Literal["aside", "cut"]
-LOG_PRESET, LEARNED_FILE, EXPORT = "habitats/log", "report.json", "adapters"
-LOG_FILE = "log.jsonl"
-"""The rows that are learned, in the folder of the run: a log in its plain form."""
-MAX_ASKED, ALL_OF_A_USER = 500, 1 << 20
-"""Held-out rows that the report asks about, and more than any user has."""
+LOG_PRESET, LOG_FILE, CONTROLS = "habitats/log", "log.jsonl", "controls"
+"""In the folder of the run: the rows that are learned, a log in its plain form; and the runs of the
+controls."""
+GROUPED = {"group": "group"}
+MAX_SLOTS = 24
+"""Adapters in memory at once."""
 MAX_SHOWN = 20
 """Numbers of rows in a line."""
 
@@ -46,7 +52,7 @@ def learn_from(
     log: Annotated[Path, argument("A table with a row for each reply.", "LOG")],
     overrides: options.Overrides = None,
     host: Annotated[str, option("Preset, folder or name of the model.")] = "embedded",
-    passes: Annotated[float, option("How often every row is read.")] = 1.0,
+    passes: Annotated[float, option("How often every row is read.")] = 3.0,
     user: Annotated[str | None, option("Column that says who asked.", *options.USER)] = None,
     prompt: Annotated[str | None, option("Column of the prompts.")] = None,
     reply: Annotated[str | None, option("Column of the replies.")] = None,
@@ -61,19 +67,24 @@ def learn_from(
     dry_run: options.DryRunOption = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Learn adapters from a log of accepted and refused replies. The model is not asked again.
+    """Learn adapters from a log of accepted and refused replies, and say if they are of use.
 
-    Finds out who wants the same, writes an adapter for each such group, and says how well it does
-    on a tenth of the log that it never saw. Columns are found by their usual names; the others are
-    named. Ctrl-C is safe: typed again, it goes on.
+    Finds out who wants the same, learns an adapter for each such group, and compares them with one
+    for all, one for each user and groups by chance, on the newest fifth of the log, which nobody
+    learns from. Columns are found by their usual names; the others are named. Ctrl-C is safe: typed
+    again, it goes on.
     """
     console.tell_loading(quiet or dry_run)
     from symbiont_ecology import Run
     from symbiont_ecology.base.config_layers import has_host_preset
+    from symbiont_ecology.extensions.company.grouping import group_users
+    from symbiont_ecology.extensions.company.measures import ARMS, OURS, arms_of
+    from symbiont_ecology.extensions.company.report import write_report
     from symbiont_ecology.model.locating import find_folder, local_folder
     from symbiont_ecology.run.build import check
     from symbiont_ecology.run.config import proposed_changes
-    from symbiont_ecology.tasks.log_rows import as_lines
+    from symbiont_ecology.tasks.log_rows import Verdicts, as_lines, read_log
+    from symbiont_ecology.tasks.logs import held_out
 
     roles = "user", "prompt", "reply", "accepted", "family", "time", "correction"
     named = zip(roles, (user, prompt, reply, accepted, family, time, correction), strict=True)
@@ -91,12 +102,14 @@ def learn_from(
     if not quiet or dry_run:
         _tell_table(log, table, rows, long_rows)
         tell_assumed(config, overrides or ())
-    lines = as_lines(rows)
+    kept = as_lines(rows)
 
     def can_go_on(place: Path) -> bool:
-        kept = place / LOG_FILE
-        is_same = not kept.exists() or kept.read_text(encoding="utf-8") == lines
-        return is_same and is_free_for(place, plan(rows, kept))
+        if not (place / LOG_FILE).exists():
+            return is_free_for(place, plan(rows, place / LOG_FILE))
+        log_there = read_log(place / LOG_FILE, str(place), GROUPED, Verdicts()).rows
+        is_same = as_lines(replace(row, group="") for row in log_there) == kept
+        return is_same and is_free_for(place, plan(log_there, place / LOG_FILE))
 
     folder = folder_for("learned", out, can_go_on)
     if dry_run:
@@ -104,10 +117,26 @@ def learn_from(
             tell_run_plan(plan(rows, draft), folder)
         return
     folder.mkdir(parents=True, exist_ok=True)
-    write_whole(folder / LOG_FILE, lines)
-    run = Run(folder, plan(rows, folder / LOG_FILE))
-    live(run, quiet, console.typed_again(folder, out))
-    _report(run, len(rows), sorted({row.user for row in rows}))
+    if not quiet:
+        print(f"loading the host {config.host.model} …", file=sys.stderr)
+    kernel = Run(folder, plan(rows, folder / LOG_FILE)).kernel
+    kept_back = held_out(rows)
+    learned = [row for row in rows if row.question not in kept_back]
+    groups = group_users(learned, config.seed, _sketcher(kernel))
+    if not quiet:
+        _tell_groups(groups)
+    arms, again = arms_of(groups, config.seed), console.typed_again(folder, out)
+    runs = dict[str, Run]()
+    for name, group_of in arms.items():
+        place = folder if name == OURS else folder / CONTROLS / name
+        if not quiet:
+            print(f"{name}: {ARMS[name]}", file=sys.stderr)
+        place.mkdir(parents=True, exist_ok=True)
+        grouped = [replace(row, group=group_of[row.user]) for row in rows]
+        write_whole(place / LOG_FILE, as_lines(grouped))
+        runs[name] = Run(place, plan(grouped, place / LOG_FILE), kernel)
+        live(runs[name], quiet, again)
+    write_report(runs, groups, kernel)
 
 
 def _read(
@@ -162,20 +191,26 @@ def _config(
         ConfigError: it does not fit together.
     """
     from symbiont_ecology.base.config_layers import with_known_keys
-    from symbiont_ecology.base.registry import kind_of
+    from symbiont_ecology.base.registry import MAX_RANK, kind_of
     from symbiont_ecology.run.config import compose
-    from symbiont_ecology.tasks.logs import is_held_out
+    from symbiont_ecology.tasks.logs import held_out
 
     if not 0 < passes < math.inf:
         raise ConfigError(f"--passes: expected a number above 0, got {passes:g}")
     if "${" in f"{path}{host}":
         raise ConfigError("learn-from: '${' in a path cannot be written in a config")
-    source = {"kind": "log", "name": "log", "path": str(path)}
+    users, groups = ({getattr(row, name) for row in rows} for name in ("user", "group"))
+    is_grouped = "" not in groups
+    columns = {"columns": GROUPED} if is_grouped else {}
+    source = {"kind": "log", "name": "log", "path": str(path), **columns}
     sources = [
         {**source, "name": _slug(family, number), "only": family}
         for number, family in enumerate(_families(rows), 1)
     ] or [source]
     where = f"learn-from {about}"
+    room = {"capacity": len(groups), "ranks": len(groups) * MAX_RANK}
+    slots = f"host.slots={min(len(users), MAX_SLOTS)}"
+    overrides = [slots, *(f"strategy.{key}={n}" for key, n in room.items()), *overrides]
     values = with_known_keys({"host": host, "tasks": {"families": sources}}, where)
     config = compose((LOG_PRESET, values), overrides, where)
     is_said = any(change.startswith("tasks.style") for change in overrides)
@@ -185,7 +220,8 @@ def _config(
         config = compose((LOG_PRESET, values), overrides, where)
     if any(change.startswith("run.generations=") for change in overrides) or not config.tasks.users:
         return config
-    learned = sum(not is_held_out(row.prompt) for row in rows)
+    kept_back = held_out(rows)
+    learned = sum(row.question not in kept_back for row in rows)
     values["run"] = {"generations": math.ceil(passes * learned / config.tasks.users.questions)}
     return compose((LOG_PRESET, values), overrides, where)
 
@@ -252,9 +288,10 @@ def _fitting(
 def _families(rows: Sequence[LogRow]) -> list[str]:
     """Return the families of which something can be learned; none if they are of no use, or a
     config cannot hold their names."""
-    from symbiont_ecology.tasks.logs import MAX_FAMILIES, is_held_out
+    from symbiont_ecology.tasks.logs import MAX_FAMILIES, held_out
 
-    candidates = (row for row in rows if row.is_accepted and not is_held_out(row.prompt))
+    kept_back = held_out(rows)
+    candidates = (row for row in rows if row.is_accepted and row.question not in kept_back)
     families = sorted({row.family for row in candidates})
     can_be_written = all(family.isprintable() and "${" not in family for family in families)
     return families if can_be_written and 1 < len(families) <= MAX_FAMILIES else []
@@ -266,48 +303,21 @@ def _slug(family: str, number: int) -> str:
     return f"log{number}.{word}" if word else f"log{number}"
 
 
-def _report(run: Run, row_count: int, users: Sequence[str]) -> None:
-    """Write the adapters, and what they make of accepted replies that were held out of the log;
-    print who uses which."""
-    import pandas as pd
+def _sketcher(kernel: HostKernel) -> Callable[[Sequence[LogRow]], np.ndarray] | None:
+    """Return what sketches replies to rows; None on large hosts, where it takes long, and replies
+    are texts whose words tell enough."""
+    if kernel.shape.is_large:
+        return None
 
-    from symbiont_ecology.base.types import Decoding
-    from symbiont_ecology.ecology import HOST
-    from symbiont_ecology.evaluate.export import export_run
-    from symbiont_ecology.evaluate.items import some_of
-    from symbiont_ecology.run.act import Question, roll_out
+    def sketches(rows: Sequence[LogRow]) -> np.ndarray:
+        answers = kernel.encode_answers([row.reply for row in rows])
+        return kernel.sketch([without_turns(row.prompt) for row in rows], answers)
 
-    target, loaded, pool = run.folder / EXPORT, run.loaded, run.loaded.pool
-    export_run(run, target)
-    held_out = loaded.items(ALL_OF_A_USER, ("users",))
-    items = some_of([i for i in held_out if pool.server(i.user) != HOST], MAX_ASKED)
-    columns = dict[str, list[float]]()
-    with console.asking() as progress:
-        for routing, suffix in {"user": "", "host": "_by_host"}.items():
-            written = loaded.evaluate(items, run.host, routing, progress=progress)
-            questions = [Question(one.item.to_read, one.organelle_id) for one in written.rollouts]
-            read, _ = roll_out(questions, run.host, pool.weights.__getitem__, Decoding())
-            columns[f"written{suffix}"] = written.verdicts
-            columns[f"nats_per_token{suffix}"] = [rollout.confidence for rollout in read]
-    servers = [pool.server(item.user) for item in items]
-    frame = pd.DataFrame(columns, index=servers)
-    means = frame.groupby(level=0).mean()
-    means.loc["all"] = frame.mean()
-    serving = dict(sorted(run.state.served.items()))
-    unserved = sorted({*users}.difference(*serving.values()))
-    print("\naccepted replies that were held out: share written exactly so, log-probability")
-    print(means.round(2).to_string())
-    for name, served in {**serving, **({"nobody": unserved} if unserved else {})}.items():
-        users = "user" if len(served) == 1 else "users"
-        print(f"{name} serves {len(served)} {users}: {', '.join(served):.60}")
-    figures = {str(name): dict(row.dropna()) for name, row in means.iterrows()}
-    adapters = {
-        name: {"users": served, "held_out": servers.count(name), **figures.get(name, {})}
-        for name, served in serving.items()
-    }
-    report = {"schema": 2, "rows": row_count, "adapters": adapters, "all": figures["all"]}
-    console.write_json(run.folder / LEARNED_FILE, {**report, "unserved": unserved})
-    print(f"adapters: {target}, report: {run.folder / LEARNED_FILE}")
-    for served in list(serving.values())[:1]:
-        words = ("infer", run.folder, "PROMPT", "--user", served[0])
-        print(f"next:     {console.command_line(*words)}")
+    return sketches
+
+
+def _tell_groups(groups: Sequence[Group]) -> None:
+    """Print which groups were found."""
+    for group in groups:
+        names = ", ".join(group.users)
+        print(f"{group.name}: {len(group.users)} users, {group.in_words()}; {names:.60}")

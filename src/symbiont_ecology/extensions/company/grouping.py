@@ -1,0 +1,142 @@
+"""Groups of users of a log that want the same, how surely each belongs there, and in words."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from symbiont_ecology.ecology.judges import Evidence, Judge, ReplyFeatures, groups_of, together
+from symbiont_ecology.tasks.log_rows import LogRow
+
+MIN_ACCEPTED = 4
+"""Accepted replies that a group needs for an adapter of its own."""
+ENOUGH_ACCEPTED, SURE = 8, 0.8
+"""Accepted replies of a user from which on its group is usually right; and the probability from
+which on it is called sure."""
+SKETCH_VARIANCE = 1.0
+"""Variance of verdicts that gradients explain, where they are known."""
+MAX_LIKES = 4
+"""Features that the description of a group names."""
+LEAST_LIKED = 0.08
+"""A smaller weight is not worth a word."""
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Users that want the same. ``chances`` says how surely each belongs here, ``likes`` the
+    weights of features by name, the largest first, ``rate`` the part of replies that they
+    accepted."""
+
+    name: str
+    chances: Mapping[str, float]
+    judge: Judge
+    features: ReplyFeatures
+    rate: float
+    accepted: int
+
+    @property
+    def users(self) -> list[str]:
+        """Its users, the surest first."""
+        return sorted(self.chances, key=lambda user: (-self.chances[user], user))
+
+    @property
+    def likes(self) -> list[tuple[str, float]]:
+        """The features that matter, each with its weight: above 0 it pleases."""
+        weights = self.judge.weights
+        order = np.argsort(-np.abs(weights))[:MAX_LIKES]
+        return [
+            (self.features.names[place], float(weights[place]))
+            for place in order
+            if abs(weights[place]) >= LEAST_LIKED
+        ]
+
+    def chances_of(self, replies: Sequence[str]) -> np.ndarray:
+        """Return the probability that each reply is accepted here, as the judge expects."""
+        if not replies:
+            return np.zeros(0)
+        scores = self.judge.scores(self.features.standardised(replies))
+        spread = np.sqrt(self.rate * (1 - self.rate))
+        chances: np.ndarray = np.clip(self.rate + spread * scores, 0.0, 1.0)
+        return chances
+
+    def in_words(self) -> str:
+        """Return what pleases these users, in words."""
+        liked = [_worded(name) for name, weight in self.likes if weight > 0]
+        disliked = [_worded(name) for name, weight in self.likes if weight < 0]
+        parts = [f"more: {', '.join(liked)}"] if liked else []
+        parts += [f"less: {', '.join(disliked)}"] if disliked else []
+        return "; ".join(parts) or "nothing stands out"
+
+
+def _worded(feature: str) -> str:
+    """Return a feature in words: those in quotes are words of replies."""
+    if feature[:1] == "^":
+        return f"“{feature[1:]}” at the beginning"
+    if feature[-1:] == "$" and len(feature) > 1:
+        return f"“{feature[:-1]}” at the end"
+    is_named = " " in feature or feature in ("length", "sentences", "commas", "capitals", "money")
+    return feature if is_named or feature in ("time", "courtesy", "steps") else f"“{feature}”"
+
+
+def group_users(
+    rows: Sequence[LogRow],
+    seed: int = 0,
+    sketches: Callable[[Sequence[LogRow]], np.ndarray] | None = None,
+) -> list[Group]:
+    """Return the groups of the users of some rows, the largest first.
+
+    A group in which next to nothing was accepted gets no adapter: each of its users is put where it
+    most likely belongs, and its chance says how surely. ``sketches`` of replies, ``(rows,
+    dimensions)``, are more evidence, where rows are of the same family.
+    """
+    users = sorted({row.user for row in rows})
+    place = {user: number for number, user in enumerate(users)}
+    features = ReplyFeatures.of([row.reply for row in rows])
+    evidence = Evidence(
+        features.standardised([row.reply for row in rows]),
+        features.variances,
+        features.log_prior,
+        [place[row.user] for row in rows],
+        [row.is_accepted for row in rows],
+        None if sketches is None else _likeness(rows, sketches(rows)),
+    )
+    found = groups_of(evidence)
+    shared = together(evidence, found, np.random.default_rng(seed))
+    accepted = np.array([sum(r.is_accepted for r in rows if r.user == user) for user in users])
+    enough = [group for group in found if accepted[sorted(group)].sum() >= MIN_ACCEPTED]
+    enough = enough or [frozenset().union(*found)]
+    of_user: dict[int, tuple[int, float]] = {}
+    for user in range(len(users)):
+        chances = [_mean_shared(shared, user, group) for group in enough]
+        own = next((n for n, group in enumerate(enough) if user in group), int(np.argmax(chances)))
+        of_user[user] = own, chances[own]
+    members = defaultdict[int, dict[str, float]](dict)
+    for user, (own, chance) in of_user.items():
+        members[own][users[user]] = round(chance, 3)
+    groups = list[Group]()
+    for number, own in enumerate(sorted(members, key=lambda own: -len(members[own])), 1):
+        mine = [row.is_accepted for row in rows if row.user in members[own]]
+        rate = (sum(mine) + 1) / (len(mine) + 3)
+        judge = evidence.judge(place[user] for user in members[own])
+        groups.append(Group(f"g{number}", members[own], judge, features, rate, sum(mine)))
+    return groups
+
+
+def _mean_shared(shared: np.ndarray, user: int, group: frozenset[int]) -> float:
+    """Return the probability that a user wants what a group wants; alone in it, that nobody else
+    does."""
+    others = sorted(group - {user})
+    if others:
+        return float(shared[user, others].mean())
+    rest = np.delete(shared[user], user)
+    return float(1 - rest.max(initial=0.0))
+
+
+def _likeness(rows: Sequence[LogRow], sketches: np.ndarray) -> np.ndarray:
+    families = np.array([row.family for row in rows])
+    are_alike = families[:, None] == families[None]
+    likeness: np.ndarray = SKETCH_VARIANCE * are_alike * (sketches @ sketches.T)
+    return likeness
