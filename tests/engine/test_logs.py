@@ -72,7 +72,7 @@ def test_every_row_that_is_not_held_out_comes_once_in_a_pass(log: Path) -> None:
     seen = [item for generation in range(generations) for item in stream.questions(generation)]
     first = [(i.user, i.prompt, i.logged.text) for i in seen[: len(stream.rows)] if i.logged]
     kept = [(row["user"], row["prompt"], row["reply"]) for row in rows]
-    assert 0.8 * len(rows) < len(stream.rows) < len(rows)
+    assert 0.7 * len(rows) < len(stream.rows) < 0.9 * len(rows)
     assert len(first) == len(stream.rows)
     assert not set(first) - set(kept)
     assert (

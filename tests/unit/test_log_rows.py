@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import unicodedata
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -30,13 +31,7 @@ from symbiont_ecology.tasks.log_rows import (
     seconds_of,
     turns_in,
 )
-from symbiont_ecology.tasks.logs import (
-    MAX_REPLY_TOKENS,
-    LoggedUsers,
-    LogTask,
-    LogTasks,
-    is_held_out,
-)
+from symbiont_ecology.tasks.logs import MAX_REPLY_TOKENS, LoggedUsers, LogTask, LogTasks, held_out
 from symbiont_ecology.tasks.tables import named
 
 ROW = {"user": "ann", "prompt": "say a", "reply": "a", "accepted": True}
@@ -220,7 +215,8 @@ def test_rows_are_learned_in_the_order_of_time(tmp_path: Path) -> None:
     users = mixture(log_config(Path(log_of(tmp_path, *lines).path))).users
     assert isinstance(users, LoggedUsers)
     prompts = [item.question.partition("\t")[2] for item in users.rows]
-    assert prompts == [f"say {n}" for n in (4, 3, 2, 0) if not is_held_out(f"say {n}")]
+    kept = [item.question.partition("\t")[2] for item in users.held_out]
+    assert [one for one in (f"say {n}" for n in (4, 3, 2, 0)) if one not in kept] == prompts
 
 
 # Texts
@@ -399,8 +395,9 @@ def test_a_family_is_a_word_or_a_number_and_else_none(
 def test_a_log_of_refusals_has_nothing_to_teach(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="accepted, got none to learn"):
         log_of(tmp_path, {**ROW, "accepted": False}).task()
-    prompt = next(f"say {n}" for n in range(100) if is_held_out(f"say {n}"))
-    with pytest.raises(DataError, match="one prompt in 10 is held out: add rows"):
+    rows = (replace(LogRow(1, "ann", "", f"say {n}", "a", True)) for n in range(100))
+    prompt = next(row.prompt for row in rows if held_out([row]))
+    with pytest.raises(DataError, match="one row in 5 is held out: add rows"):
         log_of(tmp_path, {**ROW, "prompt": prompt}).task()
 
 
@@ -438,12 +435,29 @@ def test_a_new_reply_may_be_as_long_as_those_that_were_accepted(tmp_path: Path) 
     assert limits == [64, 100, MAX_REPLY_TOKENS]
 
 
-def test_one_prompt_in_ten_is_held_out_for_everybody(tmp_path: Path) -> None:
+def test_the_newest_fifth_of_each_user_is_held_out_where_all_rows_have_a_time() -> None:
+    rows = [
+        LogRow(place, user, "", f"say {place}", "a", place % 2 == 0, time=1e9 + place)
+        for place, user in enumerate("abbaabbbbbab" * 2)
+    ]
+    kept = held_out(rows)
+    for user in "ab":
+        own = [row for row in rows if row.user == user]
+        newest = own[len(own) - len(own) // 5 :]
+        assert [row for row in own if row.question in kept] == newest
+    again = replace(rows[-1], place=0, prompt=rows[0].prompt)
+    assert rows[0].question not in kept
+    assert again.question in held_out([*rows, again, *[replace(again, time=3e9)] * 8])
+
+
+def test_one_prompt_in_five_is_held_out_for_everybody_where_time_is_not_known(
+    tmp_path: Path,
+) -> None:
     path = jsonl(tmp_path / "log.jsonl", rows_of(town(), 60))
     task = task_sources.build({"kind": "log", "name": "log", "path": str(path)}).task()
     assert isinstance(task, LogTask)
-    learned = [row.prompt for row in task.log if not is_held_out(row.prompt)]
-    assert 0.05 < 1 - len(learned) / len(task.log) < 0.15
+    learned = [row.prompt for row in task.log if row.question not in task.held_out]
+    assert 0.1 < 1 - len(learned) / len(task.log) < 0.3
     kept = {line.prompt for line in task.part("short", "holdout")}
     assert kept.isdisjoint(learned)
 

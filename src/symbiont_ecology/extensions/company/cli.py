@@ -1,51 +1,30 @@
-"""``learn-from``: from a log of what users accepted and refused to adapters, and who uses which."""
+"""``learn-from``: from a log of what users accepted and refused to adapters, and a report."""
 
 from __future__ import annotations
 
-import math
-import re
 import sys
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from symbiont_ecology.base.errors import ConfigError, DataError
 from symbiont_ecology.base.files import write_whole
-from symbiont_ecology.base.types import without_turns
 from symbiont_ecology.cli import console, options
 from symbiont_ecology.cli.options import argument, option
-from symbiont_ecology.cli.run import (
-    folder_for,
-    is_free_for,
-    lengths_of,
-    live,
-    reader_of,
-    tell_assumed,
-    tell_run_plan,
-)
+from symbiont_ecology.cli.run import folder_for, is_free_for, live, tell_assumed, tell_run_plan
 
 if TYPE_CHECKING:
-    import numpy as np
-
+    from symbiont_ecology import Run
     from symbiont_ecology.extensions.company.grouping import Group
-    from symbiont_ecology.model.kernel import HostKernel
     from symbiont_ecology.run.config import RunConfig
     from symbiont_ecology.tasks.log_rows import LogRow, LogTable
 
 TooLong = Literal["aside", "cut"]
-LOG_PRESET, LOG_FILE, CONTROLS = "habitats/log", "log.jsonl", "controls"
-"""In the folder of the run: the rows that are learned, a log in its plain form; and the runs of the
-controls."""
-GROUPED = {"group": "group"}
-MAX_SLOTS = 24
-"""Adapters in memory at once."""
+CONTROLS, REPORT, EXPORT = "controls", "report", "adapters"
+"""In the folder of the run: the runs of the controls, the report, and adapters as PEFT folders."""
 MAX_SHOWN = 20
-"""Numbers of rows in a line."""
+"""Numbers of rows, or users, in a line."""
 
 
 def learn_from(
@@ -75,163 +54,142 @@ def learn_from(
     again, it goes on.
     """
     console.tell_loading(quiet or dry_run)
-    from symbiont_ecology import Run
     from symbiont_ecology.base.config_layers import has_host_preset
-    from symbiont_ecology.extensions.company.grouping import group_users
-    from symbiont_ecology.extensions.company.measures import ARMS, OURS, arms_of
-    from symbiont_ecology.extensions.company.report import write_report
+    from symbiont_ecology.extensions.company.plan import config_of, draft, fitting, read_table
     from symbiont_ecology.model.locating import find_folder, local_folder
     from symbiont_ecology.run.build import check
     from symbiont_ecology.run.config import proposed_changes
-    from symbiont_ecology.tasks.log_rows import Verdicts, as_lines, read_log
-    from symbiont_ecology.tasks.logs import held_out
 
     roles = "user", "prompt", "reply", "accepted", "family", "time", "correction"
     named = zip(roles, (user, prompt, reply, accepted, family, time, correction), strict=True)
     columns = {role: column for role, column in named if column}
-    table = _read(log, columns, accepted_from, accepted_as)
-    plan = partial(_config, overrides=overrides or (), about=log, host=host, passes=passes)
-    with _draft(table.rows) as draft:
-        check(config := plan(table.rows, draft))
+    table = read_table(log, columns, accepted_from, accepted_as)
+    plan = partial(config_of, overrides=overrides or (), about=log, host=host, passes=passes)
+    with draft(table.rows) as path:
+        check(config := plan(table.rows, path))
         if not has_host_preset(model := config.host.model):
             place = local_folder(model) if dry_run else find_folder(model)
             proposed = proposed_changes(place) if place else []
             plan = partial(plan, overrides=[*proposed, *(overrides or ())])
-            check(config := plan(table.rows, draft))
-        rows, long_rows = _fitting(table.rows, config, too_long == "cut", not dry_run)
+            check(config := plan(table.rows, path))
+        rows, long_rows = fitting(table.rows, config, too_long == "cut", not dry_run)
     if not quiet or dry_run:
         _tell_table(log, table, rows, long_rows)
         tell_assumed(config, overrides or ())
-    kept = as_lines(rows)
-
-    def can_go_on(place: Path) -> bool:
-        if not (place / LOG_FILE).exists():
-            return is_free_for(place, plan(rows, place / LOG_FILE))
-        log_there = read_log(place / LOG_FILE, str(place), GROUPED, Verdicts()).rows
-        is_same = as_lines(replace(row, group="") for row in log_there) == kept
-        return is_same and is_free_for(place, plan(log_there, place / LOG_FILE))
-
-    folder = folder_for("learned", out, can_go_on)
+    folder = folder_for("learned", out, partial(_can_go_on, rows=rows, plan=plan))
     if dry_run:
-        with _draft(rows) as draft:
-            tell_run_plan(plan(rows, draft), folder)
+        with draft(rows) as path:
+            tell_run_plan(plan(rows, path), folder)
         return
     folder.mkdir(parents=True, exist_ok=True)
-    if not quiet:
-        print(f"loading the host {config.host.model} …", file=sys.stderr)
-    kernel = Run(folder, plan(rows, folder / LOG_FILE)).kernel
-    kept_back = held_out(rows)
-    learned = [row for row in rows if row.question not in kept_back]
-    groups = group_users(learned, config.seed, _sketcher(kernel))
-    if not quiet:
-        _tell_groups(groups)
-    arms, again = arms_of(groups, config.seed), console.typed_again(folder, out)
-    runs = dict[str, Run]()
-    for name, group_of in arms.items():
-        place = folder if name == OURS else folder / CONTROLS / name
+    runs, groups = _learned(rows, folder, plan, quiet, console.typed_again(folder, out))
+    _report(runs, groups)
+
+
+Plan = Callable[["Sequence[LogRow]", Path], "RunConfig"]
+"""Returns the config of the run that learns rows, which are in a file."""
+
+
+def _can_go_on(place: Path, *, rows: Sequence[LogRow], plan: Plan) -> bool:
+    """Return True if a folder holds nothing, or the same rows and the same plan."""
+    from symbiont_ecology.extensions.company.plan import GROUPED, LOG_FILE
+    from symbiont_ecology.tasks.log_rows import Verdicts, as_lines, read_log
+
+    if not (place / LOG_FILE).exists():
+        return is_free_for(place, plan(rows, place / LOG_FILE))
+    kept = read_log(place / LOG_FILE, str(place), GROUPED, Verdicts()).rows
+    are_same = as_lines(replace(row, group="") for row in kept) == as_lines(rows)
+    return are_same and is_free_for(place, plan(kept, place / LOG_FILE))
+
+
+def _learned(
+    rows: Sequence[LogRow], folder: Path, plan: Plan, quiet: bool, again: str
+) -> tuple[dict[str, Run], list[Group]]:
+    """Group the users, live the run of each arm, and return both; ``again`` is what to type after
+    an interruption."""
+    from symbiont_ecology import Run
+    from symbiont_ecology.extensions.company.grouping import group_users
+    from symbiont_ecology.extensions.company.measures import ARMS, OURS, arms_of
+    from symbiont_ecology.extensions.company.plan import LOG_FILE, draft, sketcher_of
+    from symbiont_ecology.tasks.log_rows import as_lines
+    from symbiont_ecology.tasks.logs import held_out
+
+    def tell(news: str) -> None:
         if not quiet:
-            print(f"{name}: {ARMS[name]}", file=sys.stderr)
+            print(news, file=sys.stderr, flush=True)
+
+    with draft(rows) as path:
+        config = plan(rows, path)
+    tell(f"loading the host {config.host.model} …")
+    kernel, kept_back = Run(folder, config).kernel, held_out(rows)
+    learned = [row for row in rows if row.question not in kept_back]
+    tell(f"grouping users by {len(learned)} verdicts …")
+    groups = group_users(learned, config.seed, sketcher_of(kernel))
+    for group in groups:
+        tell(f"{_titled(group)}; {', '.join(group.users):.60}")
+    runs = dict[str, Run]()
+    for name, group_of in arms_of(groups, config.seed).items():
+        place = folder if name == OURS else folder / CONTROLS / name
+        tell(f"learning: {ARMS[name]}")
         place.mkdir(parents=True, exist_ok=True)
         grouped = [replace(row, group=group_of[row.user]) for row in rows]
         write_whole(place / LOG_FILE, as_lines(grouped))
         runs[name] = Run(place, plan(grouped, place / LOG_FILE), kernel)
         live(runs[name], quiet, again)
-    write_report(runs, groups, kernel)
+    tell("measuring …")
+    return runs, groups
 
 
-def _read(
-    log: Path, columns: Mapping[str, str], accepted_from: float | None, accepted_as: str
-) -> LogTable:
-    """Return what a log says.
-
-    Raises:
-        ConfigError: what counts as accepted is told twice.
-        DataError: the log cannot be read, or no reply was accepted.
-    """
-    from symbiont_ecology.tasks import task_sources
-    from symbiont_ecology.tasks.logs import LogTasks
-
-    knobs = {"name": "log", "path": str(log), "columns": columns, "accepted_from": accepted_from}
-    words = accepted_as.split(",") if accepted_as else []
-    source = task_sources.build({"kind": "log", **knobs, "accepted_as": words})
-    assert isinstance(source, LogTasks)
-    table = source.table()
-    if not any(row.is_accepted for row in table.rows):
-        raise DataError(
-            f"log {log}: none of {len(table.rows)} replies counts as accepted, so nothing can be "
-            f"learned: look at the column {table.columns['accepted']!r}, --accepted-as, "
-            "--accepted-from"
-        )
-    return table
+def _titled(group: Group) -> str:
+    return f"{group.name}: {len(group.users)} users, {group.in_words()}"
 
 
-@contextmanager
-def _draft(rows: Sequence[LogRow]) -> Iterator[Path]:
-    """Write rows into a file that is gone afterwards: a config names a file."""
-    from symbiont_ecology.tasks.log_rows import as_lines
+def _report(runs: Mapping[str, Run], groups: Sequence[Group]) -> None:
+    """Write the adapters and the report into the folder of the run, and print its core."""
+    from symbiont_ecology.evaluate.export import export_run
+    from symbiont_ecology.extensions.company.measures import OURS
+    from symbiont_ecology.extensions.company.report import measured, page
 
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / LOG_FILE
-        path.write_text(as_lines(rows), encoding="utf-8")
-        yield path
+    run, command = runs[OURS], console.command_line
+    export_run(run, run.folder / EXPORT)
+    report = measured(runs, groups, run.kernel)
+    console.write_json(run.folder / f"{REPORT}.json", report)
+    for suffix in ("md", "html"):
+        write_whole(run.folder / f"{REPORT}.{suffix}", page(report, suffix))
+    _tell_report(report)
+    print(f"adapters: {run.folder / EXPORT}; report: {run.folder / REPORT}.html, .md and .json")
+    print(f"next:     {command('infer', run.folder, 'PROMPT', '--user', groups[0].users[0])}")
+    print(f"          {command('serve', run.folder)}")
 
 
-def _config(
-    rows: Sequence[LogRow],
-    path: Path,
-    *,
-    overrides: Sequence[str],
-    about: Path,
-    host: str,
-    passes: float,
-) -> RunConfig:
-    """Return the config of the run that learns all rows, which are in a file, so many times.
+def _tell_report(report: Mapping[str, Any]) -> None:
+    from symbiont_ecology.extensions.company.measures import ARMS, BARE, OURS
+    from symbiont_ecology.extensions.company.report import worded
 
-    Raises:
-        ConfigError: it does not fit together.
-    """
-    from symbiont_ecology.base.config_layers import with_known_keys
-    from symbiont_ecology.base.registry import MAX_RANK, kind_of
-    from symbiont_ecology.run.config import compose
-    from symbiont_ecology.tasks.logs import held_out
-
-    if not 0 < passes < math.inf:
-        raise ConfigError(f"--passes: expected a number above 0, got {passes:g}")
-    if "${" in f"{path}{host}":
-        raise ConfigError("learn-from: '${' in a path cannot be written in a config")
-    users, groups = ({getattr(row, name) for row in rows} for name in ("user", "group"))
-    is_grouped = "" not in groups
-    columns = {"columns": GROUPED} if is_grouped else {}
-    source = {"kind": "log", "name": "log", "path": str(path), **columns}
-    sources = [
-        {**source, "name": _slug(family, number), "only": family}
-        for number, family in enumerate(_families(rows), 1)
-    ] or [source]
-    where = f"learn-from {about}"
-    room = {"capacity": len(groups), "ranks": len(groups) * MAX_RANK}
-    slots = f"host.slots={min(len(users), MAX_SLOTS)}"
-    overrides = [slots, *(f"strategy.{key}={n}" for key, n in room.items()), *overrides]
-    values = with_known_keys({"host": host, "tasks": {"families": sources}}, where)
-    config = compose((LOG_PRESET, values), overrides, where)
-    is_said = any(change.startswith("tasks.style") for change in overrides)
-    if kind_of(config.tasks.style) == "few_shot" and not is_said:
-        # The way to ask a base model, by its preset; here it would tell users what others want.
-        overrides = [*overrides, "tasks.style=terse"]
-        config = compose((LOG_PRESET, values), overrides, where)
-    if any(change.startswith("run.generations=") for change in overrides) or not config.tasks.users:
-        return config
-    kept_back = held_out(rows)
-    learned = sum(row.question not in kept_back for row in rows)
-    values["run"] = {"generations": math.ceil(passes * learned / config.tasks.users.questions)}
-    return compose((LOG_PRESET, values), overrides, where)
+    auc, above = report["auc"], report["ours_above"]
+    columns = "who has an adapter", "AUC", "ours is above it by", "pairs"
+    title = "\naccepted above refused replies, on rows that nobody learned from"
+    table = console.table(*columns, title=title)
+    for name in (OURS, *(other for other in above if other != BARE), BARE):
+        label = ARMS.get(name, "nobody: the model as it is")
+        table.add_row(label, worded(auc[name]), worded(above.get(name)), str(auc[name]["n"]))
+    console.print_table(table)
+    if report["uncertain"]:
+        some = ", ".join(report["uncertain"][:MAX_SHOWN])
+        print(f"uncertain, {len(report['uncertain'])} of {report['users']} users: {some}")
+    gain = worded(report["gain"])
+    print(f"new replies, as the judges expect: {gain} more accepted than of the model as it is")
+    print(f"use the adapters? {report['advice']}: {report['why']}")
 
 
 def _tell_table(
     log: Path, table: LogTable, rows: Sequence[LogRow], long_rows: Mapping[str, Sequence[int]]
 ) -> None:
     """Print what was read of a table, what was set aside, and what is odd."""
+    from symbiont_ecology.extensions.company.plan import families_of
+
     share = sum(row.is_accepted for row in rows) / len(rows)
-    users, families = len({row.user for row in rows}), len(_families(rows)) or 1
+    users, families = len({row.user for row in rows}), len(families_of(rows)) or 1
     about = f"users: {users}; families that can be told apart: {families}"
     print(f"{log}: {len(rows)} rows with reply and verdict, {share:.0%} accepted; {about}")
     print(f"columns: {', '.join(f'{role} = {name}' for role, name in table.columns.items())}")
@@ -244,80 +202,3 @@ def _tell_table(
             print(f"{count} {rows_of} {what}: {table.unit} {numbers}{more}")
     for line in table.told:
         print(f"note: {line}")
-
-
-def _fitting(
-    rows: Sequence[LogRow], config: RunConfig, is_cut: bool, may_fetch: bool
-) -> tuple[Sequence[LogRow], dict[str, list[int]]]:
-    """Return the rows that the host can read, and the places of those that are too long for it, by
-    what became of them: set aside, or ``is_cut`` at the beginning of their prompts, if that is
-    enough. Nothing is known of a host that is not here, unless it ``may_fetch`` it.
-
-    Raises:
-        DataError: no row fits.
-        HostError: the host is not here, or its tokenizer cannot be read.
-    """
-    from symbiont_ecology.base.types import last_turn
-    from symbiont_ecology.tasks.logs import LogTask
-    from symbiont_ecology.tasks.synthetic.styles import prompt_styles
-
-    if (reader := reader_of(config, may_fetch=may_fetch)) is None:
-        return rows, {}
-    (codec, most), style = reader, prompt_styles.build(config.tasks.style)
-
-    def too_long(some: Sequence[LogRow]) -> list[bool]:
-        task = LogTask.of("log", "log", some).in_style(style)
-        return [size > most for size in lengths_of(task, codec)]
-
-    are_long = too_long(rows)
-    fitting = [row for row, is_long in zip(rows, are_long, strict=True) if not is_long]
-    long_rows = [row for row, is_long in zip(rows, are_long, strict=True) if is_long]
-    done = defaultdict[str, list[int]](list)
-    for row in long_rows:
-        text = last_turn(row.prompt) if is_cut else ""
-        while text and too_long([shorter := replace(row, prompt=text)])[0]:
-            text = text[len(text) // 8 + 1 :]
-        fitting += [shorter] if text else []
-        what = "prompts cut at their beginning" if text else "set aside"
-        done[f"too long for the model, {what}"].append(row.place)
-    if not fitting:
-        raise DataError(f"log: expected rows of at most {most} tokens, all are longer")
-    return sorted(fitting, key=lambda row: row.place), done
-
-
-def _families(rows: Sequence[LogRow]) -> list[str]:
-    """Return the families of which something can be learned; none if they are of no use, or a
-    config cannot hold their names."""
-    from symbiont_ecology.tasks.logs import MAX_FAMILIES, held_out
-
-    kept_back = held_out(rows)
-    candidates = (row for row in rows if row.is_accepted and row.question not in kept_back)
-    families = sorted({row.family for row in candidates})
-    can_be_written = all(family.isprintable() and "${" not in family for family in families)
-    return families if can_be_written and 1 < len(families) <= MAX_FAMILIES else []
-
-
-def _slug(family: str, number: int) -> str:
-    """Return a name of a task that no other has, since it begins with the family's number."""
-    word = re.sub(r"[^A-Za-z0-9._-]+", "-", family).strip("-.")[:48]
-    return f"log{number}.{word}" if word else f"log{number}"
-
-
-def _sketcher(kernel: HostKernel) -> Callable[[Sequence[LogRow]], np.ndarray] | None:
-    """Return what sketches replies to rows; None on large hosts, where it takes long, and replies
-    are texts whose words tell enough."""
-    if kernel.shape.is_large:
-        return None
-
-    def sketches(rows: Sequence[LogRow]) -> np.ndarray:
-        answers = kernel.encode_answers([row.reply for row in rows])
-        return kernel.sketch([without_turns(row.prompt) for row in rows], answers)
-
-    return sketches
-
-
-def _tell_groups(groups: Sequence[Group]) -> None:
-    """Print which groups were found."""
-    for group in groups:
-        names = ", ".join(group.users)
-        print(f"{group.name}: {len(group.users)} users, {group.in_words()}; {names:.60}")

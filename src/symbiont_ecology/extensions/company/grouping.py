@@ -74,9 +74,11 @@ class Group:
 def _worded(feature: str) -> str:
     """Return a feature in words: those in quotes are words of replies."""
     if feature[:1] == "^":
-        return f"“{feature[1:]}” at the beginning"
+        return f"{_worded(feature[1:])} at the beginning"
     if feature[-1:] == "$" and len(feature) > 1:
-        return f"“{feature[:-1]}” at the end"
+        return f"{_worded(feature[:-1])} at the end"
+    if feature == "0":  # as digits are counted
+        return "a number"
     is_named = " " in feature or feature in ("length", "sentences", "commas", "capitals", "money")
     return feature if is_named or feature in ("time", "courtesy", "steps") else f"“{feature}”"
 

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from symbiont_ecology.base.types import HOST_SLOT, Decoding, Item, Request
+from symbiont_ecology.base.types import HOST_SLOT, Decoding, Item, Request, last_turn
 from symbiont_ecology.extensions.company.grouping import Group
 from symbiont_ecology.model.kernel import HostKernel
 from symbiont_ecology.run.run import Run
@@ -131,11 +131,9 @@ def mean(values: Sequence[float], seed: int = 0) -> Measured:
     return Measured(float(np.mean(values)), low, high, len(values))
 
 
-def new_replies(
-    kernel: HostKernel, run: Run, group: Group, items: Sequence[Item], phrase: str = ""
-) -> list[Reply]:
+def new_replies(kernel: HostKernel, run: Run, group: Group, items: Sequence[Item]) -> list[Reply]:
     """Return replies of the bare model and of a group's adapter to the same questions, drawn by the
-    same chance; ``phrase`` is in front of the bare model's questions."""
+    same chance."""
     server = run.state.users[group.users[0]].chosen
     kernel.place(0, run.loaded.pool.weights[server])
     decoding, texts = Decoding(temperature=WARMTH), dict[int, list[str]]()
@@ -146,7 +144,7 @@ def new_replies(
     chances = {slot: group.chances_of(own).tolist() for slot, own in texts.items()}
     columns = texts[HOST_SLOT], texts[0], chances[HOST_SLOT], chances[0]
     return [
-        Reply(item.question, *row)
+        Reply(last_turn(item.prompt), *row)
         for item, row in zip(items, zip(*columns, strict=True), strict=True)
     ]
 

@@ -1,7 +1,5 @@
-"""The report of ``learn-from``: what was found, if it is of use, and how surely.
-
-It is written as JSON, Markdown and HTML, and its core is printed.
-"""
+"""The report of ``learn-from``, as plain values and as pages: what was found, if it is of use, and
+how surely."""
 
 from __future__ import annotations
 
@@ -14,11 +12,8 @@ import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from symbiont_ecology.base.files import write_whole
 from symbiont_ecology.base.transcripts import escaped
 from symbiont_ecology.base.types import Item
-from symbiont_ecology.cli import console
-from symbiont_ecology.evaluate.export import export_run
 from symbiont_ecology.extensions.company.grouping import ENOUGH_ACCEPTED, SURE, Group
 from symbiont_ecology.extensions.company.measures import (
     ARMS,
@@ -37,28 +32,9 @@ from symbiont_ecology.model.kernel import HostKernel
 from symbiont_ecology.run.run import Run
 from symbiont_ecology.tasks.logs import LoggedUsers
 
-REPORT, EXPORT = "report", "adapters"
 SCHEMA = 3
 SHOWN = 3
 """New replies of a group that pages show."""
-MAX_NAMES = 20
-"""Users that a line names."""
-
-
-def write_report(runs: Mapping[str, Run], groups: Sequence[Group], kernel: HostKernel) -> None:
-    """Measure all arms, write adapters and report into the folder of the run, and print its core.
-    ``runs`` are those of the arms by name, ours first."""
-    run = runs[OURS]
-    export_run(run, run.folder / EXPORT)
-    report = measured(runs, groups, kernel)
-    console.write_json(run.folder / f"{REPORT}.json", report)
-    for suffix in ("md", "html"):
-        write_whole(run.folder / f"{REPORT}.{suffix}", page(report, suffix))
-    tell(report)
-    print(f"adapters: {run.folder / EXPORT}, report: {run.folder / REPORT}.html, .md and .json")
-    words = ("infer", run.folder, "PROMPT", "--user", groups[0].users[0])
-    print(f"next:     {console.command_line(*words)}")
-    print(f"          {console.command_line('serve', run.folder)}")
 
 
 def measured(
@@ -134,31 +110,6 @@ def _questions(items: Sequence[Item], group: Group) -> list[Item]:
     """Return different questions, those of the group's users first."""
     ordered = sorted(items, key=lambda item: item.user not in group.chances)
     return list({item.prompt: item for item in ordered}.values())[:QUESTIONS]
-
-
-def tell(report: Mapping[str, Any]) -> None:
-    """Print the core of a report."""
-    auc, above = report["auc"], report["ours_above"]
-    table = console.table(
-        "who has an adapter",
-        "AUC",
-        "ours is above it by",
-        "pairs",
-        title="\naccepted above refused replies, on rows that nobody learned from",
-    )
-    for name in (OURS, *(other for other in above if other != BARE), BARE):
-        label = ARMS.get(name, "nobody: the model as it is")
-        table.add_row(label, worded(auc[name]), worded(above.get(name)), str(auc[name]["n"]))
-    console.print_table(table)
-    for group in report["groups"]:
-        users, count = ", ".join(group["users"]), len(group["users"])
-        print(f"{group['name']} ({group['adapter']}): {count} users, {group['likes']}; {users:.60}")
-    if report["uncertain"]:
-        some = ", ".join(report["uncertain"][:MAX_NAMES])
-        print(f"uncertain, {len(report['uncertain'])} of {report['users']} users: {some}")
-    gain = worded(report["gain"])
-    print(f"new replies, as the judges expect: {gain} more accepted than of the model as it is")
-    print(f"use the adapters? {report['advice']}: {report['why']}")
 
 
 def worded(value: Mapping[str, Any] | None) -> str:
