@@ -157,6 +157,7 @@ class Evidence:
         verdicts: true where a reply was accepted.
         likeness: what else says that two replies please alike, ``(replies, replies)``: added to the
             covariance of verdicts.
+        noise: the variance of a verdict that nothing explains.
     """
 
     def __init__(
@@ -167,9 +168,11 @@ class Evidence:
         users: Sequence[int],
         verdicts: Sequence[bool],
         likeness: np.ndarray | None = None,
+        noise: float = NOISE,
     ) -> None:
         self.features, self.variances, self.log_prior = features, variances, log_prior
         self.rows = [np.flatnonzero(np.equal(users, user)) for user in range(max(users) + 1)]
+        self.noise = noise
         self.kernel = (features * variances) @ features.T
         if likeness is not None:
             self.kernel += likeness
@@ -200,7 +203,9 @@ class Evidence:
     def _whitened(self, rows: np.ndarray) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
         """Return the Cholesky factor of the covariance of verdicts, and verdicts and features in
         units of it."""
-        factor = np.linalg.cholesky(self.kernel[np.ix_(rows, rows)] + NOISE * np.eye(len(rows)))
+        factor = np.linalg.cholesky(
+            self.kernel[np.ix_(rows, rows)] + self.noise * np.eye(len(rows))
+        )
         both = np.column_stack([self.values[rows], self.features[rows]])
         whitened = solve_triangular(factor, both, lower=True, check_finite=False)
         return factor, (whitened[:, 0], whitened[:, 1:])
@@ -214,7 +219,7 @@ class Evidence:
         share = 1 / (1 + np.exp(-odds))
         variances = self.variances + ONE_VARIANCE * share * np.exp(gains - logsumexp(gains))
         own = self.features[rows]
-        factor = np.linalg.cholesky((own * variances) @ own.T + NOISE * np.eye(len(rows)))
+        factor = np.linalg.cholesky((own * variances) @ own.T + self.noise * np.eye(len(rows)))
         return Judge(variances * (own.T @ cho_solve((factor, True), self.values[rows])))
 
 

@@ -24,7 +24,7 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -136,6 +136,13 @@ class LogRow:
     def question(self) -> str:
         """The user who asked, and the prompt."""
         return f"{self.user}{ASKER_END}{self.prompt}"
+
+    @property
+    def lessons(self) -> tuple[LogRow, ...]:
+        """The row, and a row with the reply that the user wanted, as if it had been accepted."""
+        if self.correction in ("", self.reply):
+            return (self,)
+        return self, replace(self, reply=self.correction, is_accepted=True, correction="")
 
 
 @dataclass(frozen=True)

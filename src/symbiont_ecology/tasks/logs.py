@@ -58,9 +58,9 @@ class LogTask(DataTask):
     def of(cls, name: str, about: str, rows: Sequence[LogRow]) -> LogTask:
         """Return the task of some rows; ``about`` says where they come from."""
         accepted: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
-        for row in rows:
-            if row.is_accepted:
-                accepted[row.user, row.prompt][row.reply] = None
+        for one in (one for row in rows for one in row.lessons):
+            if one.is_accepted:
+                accepted[one.user, one.prompt][one.reply] = None
         lines = tuple(
             DataLine(DEPTH, prompt, tuple(replies), user)
             for (user, prompt), replies in accepted.items()
@@ -218,7 +218,8 @@ class LoggedUsers(DataUsers):
 
     @cached_property
     def rows(self) -> Sequence[Item]:
-        """The rows that are learned from, each with its reply."""
+        """The rows that are learned from, each with its reply; behind it the same with the reply
+        that the user wanted, if that is known."""
         return self._items(is_held_out=False)
 
     @cached_property
@@ -229,10 +230,11 @@ class LoggedUsers(DataUsers):
     def _items(self, *, is_held_out: bool) -> Sequence[Item]:
         logs = [task for task in self.tasks if isinstance(task, LogTask)]
         pairs = [
-            (row, task)
+            (one, task)
             for task in logs
             for row in task.log
             if (row.question in task.held_out) == is_held_out
+            for one in ((row,) if is_held_out else row.lessons)
         ]
         is_timed = all(row.time for row, _ in pairs)
         pairs.sort(key=lambda pair: (pair[0].time if is_timed else 0.0, pair[0].place))

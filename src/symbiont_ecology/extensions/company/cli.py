@@ -122,9 +122,10 @@ def _learned(
         config = plan(rows, path)
     tell(f"loading the host {config.host.model} …")
     kernel, kept_back = Run(folder, config).kernel, held_out(rows)
-    learned = [row for row in rows if row.question not in kept_back]
+    learned = [one for row in rows if row.question not in kept_back for one in row.lessons]
     tell(f"grouping users by {len(learned)} verdicts …")
-    groups = group_users(learned, config.seed, sketcher_of(kernel))
+    users = {row.user for row in rows}
+    groups = group_users(learned, config.seed, users, sketcher_of(kernel))
     for group in groups:
         tell(f"{_titled(group)}; {', '.join(group.users):.60}")
     runs = dict[str, Run]()

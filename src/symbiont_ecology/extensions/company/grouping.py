@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,8 +17,8 @@ MIN_ACCEPTED = 4
 ENOUGH_ACCEPTED, SURE = 8, 0.8
 """Accepted replies of a user from which on its group is usually right; and the probability from
 which on it is called sure."""
-SKETCH_VARIANCE = 1.0
-"""Variance of verdicts that gradients explain, where they are known."""
+SKETCH_VARIANCE, SKETCH_NOISE = 0.5, 0.3
+"""Variance of verdicts that gradients explain, where they are known, and that nothing does."""
 MAX_LIKES = 4
 """Features that the description of a group names."""
 LEAST_LIKED = 0.08
@@ -26,9 +27,9 @@ LEAST_LIKED = 0.08
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Users that want the same. ``chances`` says how surely each belongs here, ``likes`` the
-    weights of features by name, the largest first, ``rate`` the part of replies that they
-    accepted."""
+    """Users that want the same. ``chances`` says how surely each belongs here, ``rate`` is the part
+    of replies that they ``accepted``, and ``least_words`` the number of different words that a
+    reply has at least that they accepted."""
 
     name: str
     chances: Mapping[str, float]
@@ -36,6 +37,7 @@ class Group:
     features: ReplyFeatures
     rate: float
     accepted: int
+    least_words: int
 
     @property
     def users(self) -> list[str]:
@@ -54,12 +56,14 @@ class Group:
         ]
 
     def chances_of(self, replies: Sequence[str]) -> np.ndarray:
-        """Return the probability that each reply is accepted here, as the judge expects."""
+        """Return the probability that each reply is accepted here, as the judge expects; 0 where it
+        says less than any that was."""
         if not replies:
             return np.zeros(0)
         scores = self.judge.scores(self.features.standardised(replies))
         spread = np.sqrt(self.rate * (1 - self.rate))
-        chances: np.ndarray = np.clip(self.rate + spread * scores, 0.0, 1.0)
+        says_enough = [_count_of_words(reply) >= self.least_words for reply in replies]
+        chances: np.ndarray = np.clip(self.rate + spread * scores, 0.0, 1.0) * says_enough
         return chances
 
     def in_words(self) -> str:
@@ -69,6 +73,11 @@ class Group:
         parts = [f"more: {', '.join(liked)}"] if liked else []
         parts += [f"less: {', '.join(disliked)}"] if disliked else []
         return "; ".join(parts) or "nothing stands out"
+
+
+def _count_of_words(reply: str) -> int:
+    """Return how many different words a reply has."""
+    return len(set(re.findall(r"\w+", reply.lower())))
 
 
 def _worded(feature: str) -> str:
@@ -86,24 +95,26 @@ def _worded(feature: str) -> str:
 def group_users(
     rows: Sequence[LogRow],
     seed: int = 0,
+    others: Iterable[str] = (),
     sketches: Callable[[Sequence[LogRow]], np.ndarray] | None = None,
 ) -> list[Group]:
     """Return the groups of the users of some rows, the largest first.
 
     A group in which next to nothing was accepted gets no adapter: each of its users is put where it
-    most likely belongs, and its chance says how surely. ``sketches`` of replies, ``(rows,
+    most likely belongs, and its chance says how surely. Of ``others`` nothing is known, so they go
+    to the largest group. ``sketches`` of replies, ``(rows,
     dimensions)``, are more evidence, where rows are of the same family.
     """
     users = sorted({row.user for row in rows})
     place = {user: number for number, user in enumerate(users)}
     features = ReplyFeatures.of([row.reply for row in rows])
-    evidence = Evidence(
-        features.standardised([row.reply for row in rows]),
-        features.variances,
-        features.log_prior,
-        [place[row.user] for row in rows],
-        [row.is_accepted for row in rows],
-        None if sketches is None else _likeness(rows, sketches(rows)),
+    standardised = features.standardised([row.reply for row in rows])
+    places, verdicts = [place[row.user] for row in rows], [row.is_accepted for row in rows]
+    known = features.variances, features.log_prior, places, verdicts
+    evidence = (
+        Evidence(standardised, *known)
+        if sketches is None
+        else Evidence(standardised, *known, _likeness(rows, sketches(rows)), SKETCH_NOISE)
     )
     found = groups_of(evidence)
     shared = together(evidence, found, np.random.default_rng(seed))
@@ -118,12 +129,17 @@ def group_users(
     members = defaultdict[int, dict[str, float]](dict)
     for user, (own, chance) in of_user.items():
         members[own][users[user]] = round(chance, 3)
+    sizes = {own: len(names) / len(users) for own, names in members.items()}
+    largest = max(sizes, key=sizes.__getitem__)
+    members[largest] |= dict.fromkeys({*others}.difference(users), round(sizes[largest], 3))
     groups = list[Group]()
     for number, own in enumerate(sorted(members, key=lambda own: -len(members[own])), 1):
-        mine = [row.is_accepted for row in rows if row.user in members[own]]
-        rate = (sum(mine) + 1) / (len(mine) + 3)
-        judge = evidence.judge(place[user] for user in members[own])
-        groups.append(Group(f"g{number}", members[own], judge, features, rate, sum(mine)))
+        mine = [row for row in rows if row.user in members[own]]
+        liked = [row.reply for row in mine if row.is_accepted]
+        rate = (len(liked) + 1) / (len(mine) + 3)
+        judge = evidence.judge(place[user] for user in members[own] if user in place)
+        least = min(map(_count_of_words, liked), default=0)
+        groups.append(Group(f"g{number}", members[own], judge, features, rate, len(liked), least))
     return groups
 
 

@@ -46,7 +46,7 @@ def read_table(
     source = task_sources.build({"kind": "log", **knobs, "accepted_as": words})
     assert isinstance(source, LogTasks)
     table = source.table()
-    if not any(row.is_accepted for row in table.rows):
+    if not any(one.is_accepted for row in table.rows for one in row.lessons):
         raise DataError(
             f"log {log}: none of {len(table.rows)} replies counts as accepted, so nothing can be "
             f"learned: look at the column {table.columns['accepted']!r}, --accepted-as, "
@@ -91,9 +91,11 @@ def config_of(
         for number, family in enumerate(families_of(rows), 1)
     ] or [source]
     where = f"learn-from {about}"
-    room = {"capacity": len(groups), "ranks": len(groups) * MAX_RANK}
-    slots = f"host.slots={min(len(users), MAX_SLOTS)}"
-    overrides = [slots, *(f"strategy.{key}={n}" for key, n in room.items()), *overrides]
+    room = {"strategy.capacity": len(groups), "strategy.ranks": len(groups) * MAX_RANK}
+    room["host.slots"] = min(len(users), MAX_SLOTS)
+    typed = {change.partition("=")[0].strip() for change in overrides}
+    # Behind a host that was typed, whose preset has slots of its own.
+    overrides = [*overrides, *(f"{key}={n}" for key, n in room.items() if key not in typed)]
     values = with_known_keys({"host": host, "tasks": {"families": sources}}, where)
     config = compose((LOG_PRESET, values), overrides, where)
     is_said = any(change.startswith("tasks.style") for change in overrides)

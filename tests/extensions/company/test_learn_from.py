@@ -34,17 +34,20 @@ def test_a_log_becomes_adapters_that_go_on_after_ctrl_c(
     assert said.code == 0, said.err
     report = json.loads((folder / "report.json").read_text())
     served = json.loads((folder / "adapters" / "users.json").read_text())["users"]
-    assert sorted(served) == sorted(
-        name for adapter in report["adapters"].values() for name in adapter["users"]
-    )
-    assert all(
-        (folder / "adapters" / name / "adapter_config.json").exists() for name in report["adapters"]
-    )
-    assert report["all"]["nats_per_token"] > report["all"]["nats_per_token_by_host"]
-    assert report["all"]["written"] > report["all"]["written_by_host"]
+    assert sorted(served) == sorted(name for group in report["groups"] for name in group["users"])
+    assert [len(group["users"]) for group in report["groups"]] == [6, 6, 6, 6]
+    adapters = [folder / "adapters" / group["adapter"] for group in report["groups"]]
+    assert all((adapter / "adapter_config.json").exists() for adapter in adapters)
+    auc = {arm: measured["estimate"] for arm, measured in report["auc"].items()}
+    assert auc["groups"] > max(auc["all"], auc["random"], auc["bare"])
+    assert report["ours_above"]["bare"]["low"] > 0
+    assert f"use the adapters? {report['advice']}" in said.out
+    assert "<h3>g4:" in (folder / "report.html").read_text()
+    assert "### g4:" in (folder / "report.md").read_text()
     assert f"infer {folder} PROMPT --user" in said.out
 
     assert symbiont("learn-from", log, "--out", whole, "--quiet").code == 0
+    assert json.loads((whole / "report.json").read_text())["auc"] == report["auc"]
     assert (folder / "events.jsonl").read_bytes() == (whole / "events.jsonl").read_bytes()
     assert symbiont("infer", folder, "math.add: 47+8", "--user", "h05").code == 0
 
