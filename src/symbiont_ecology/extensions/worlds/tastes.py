@@ -220,3 +220,22 @@ def marked(reply: str, generator: Generator) -> str:
     if chosen["asks"]:
         text = f"{text}{end}{wordings['asks']}"
     return text
+
+
+def company_log(
+    seed: int, *, rows: tuple[int, int] = (20, 40), writer: Writer = plain_replies
+) -> DrawnLog:
+    """Return the log of a company: 8 to 24 users of 2 to 5 tastes, half of shape and half of
+    content, and one more with a taste that nobody else has; 5 to 10 % of the thumbs are wrong."""
+    generator = np.random.default_rng([seed, 77])
+    count, kinds = int(generator.integers(8, 25)), int(generator.integers(2, 6))
+    halves = [
+        [name for name, taste in TASTES.items() if taste.is_shape == is_shape]
+        for is_shape in (True, False)
+    ]
+    for half in halves:
+        generator.shuffle(half)
+    order = [name for pair in zip(*halves, strict=True) for name in pair]
+    tastes = [order[number % kinds] for number in range(count - 1)] + [order[kinds]]
+    wrong = float(generator.uniform(0.05, 0.10))
+    return drawn_log(tastes, rows, seed, wrong=wrong, writer=writer)
