@@ -67,6 +67,7 @@ ROLES: Mapping[str, str] = {
         userfeedback feedbackrating rating userrating score stars value""",
     "family": "family",
     "group": "",
+    "log_probability": "",
     "correction": """correction corrected correctedreply correctedresponse demonstration edited
         editedreply idealresponse idealanswer expectedoutput""",
     "score": "score stars rating userrating value",
@@ -75,7 +76,7 @@ ROLES: Mapping[str, str] = {
         insertedat loggedat sentat feedbackdate updatedat""",
 }
 """Usual names of each column, in small letters without anything between; the first that is there is
-taken. A group is taken only if its column is named."""
+taken. Groups and log-probabilities are taken only if their columns are named."""
 LOG_COLUMNS = tuple(ROLES)
 NEEDED = ("user", "prompt", "reply", "accepted")
 YES = _words(
@@ -118,7 +119,8 @@ log_forms: Registry[LogForm] = Registry("log form", __name__)
 @dataclass(frozen=True, slots=True)
 class LogRow:
     """A reply that a user accepted or refused. ``place`` is its line or row in the file, ``time``
-    is in seconds since 1970, 0 where the table does not say it."""
+    is in seconds since 1970, 0 where the table does not say it. ``log_probability`` is how likely
+    the model that is to learn makes the reply before it learns, in nats."""
 
     place: int
     user: str
@@ -131,6 +133,7 @@ class LogRow:
     comment: str = ""
     time: float = 0.0
     group: str = ""
+    log_probability: float | None = None
 
     @property
     def question(self) -> str:
@@ -142,7 +145,8 @@ class LogRow:
         """The row, and a row with the reply that the user wanted, as if it had been accepted."""
         if self.correction in ("", self.reply):
             return (self,)
-        return self, replace(self, reply=self.correction, is_accepted=True, correction="")
+        wanted = replace(self, reply=self.correction, is_accepted=True, correction="")
+        return self, replace(wanted, log_probability=None)
 
 
 @dataclass(frozen=True)
@@ -284,6 +288,7 @@ def _plain(row: LogRow) -> dict[str, object]:
         "comment": row.comment,
         "time": row.time or None,
         "group": row.group,
+        "log_probability": row.log_probability,
     }
     return fields | {name: value for name, value in others.items() if value not in ("", None)}
 
@@ -331,6 +336,7 @@ def _row(
         comment,
         seconds_of(cells["time"]),
         _label(cells["group"]),
+        None if cells["log_probability"] is None else float(str(cells["log_probability"])),
     )
 
 

@@ -245,7 +245,7 @@ class LoggedUsers(DataUsers):
         for row, task in pairs:
             parts.append((read[row.user] + 0.5) / counts[row.user])
             read[row.user] += 1
-            reply = LoggedReply(row.reply, row.is_accepted)
+            reply = LoggedReply(row.reply, row.is_accepted, log_probability=row.log_probability)
             items.append(replace(task.item(row.question, DEPTH), logged=reply))
         return [items[place] for place in sorted(range(len(items)), key=parts.__getitem__)]
 

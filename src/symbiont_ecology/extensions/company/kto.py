@@ -5,38 +5,51 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
 from pydantic import NonNegativeFloat, PositiveFloat
 
+from symbiont_ecology.base.types import Fading
+from symbiont_ecology.ecology import Rollout
 from symbiont_ecology.ecology.learning import LearningRule, learning_rules
 from symbiont_ecology.ecology.learning.experience import Experience, Targets, WeightedTarget
+
+RIGHT, WRONG, DUE = "accepted", "refused", "due"
+"""Notes: how many answers of each kind there were, and what is due of a refused one."""
 
 
 @learning_rules.register("kto")
 @dataclass(frozen=True)
 class Kto(LearningRule):
-    """Raises accepted answers above the bare host, and lowers refused ones, the less the further
-    they are (Kahneman-Tversky optimisation, Ethayarajh et al. 2024, arXiv:2402.01306).
+    """Raises accepted answers, and lowers refused ones, the less the further they are from where
+    they were (Kahneman-Tversky optimisation, Ethayarajh et al. 2024, arXiv:2402.01306).
 
-    The reward of an answer is how much likelier it is than by the bare host, in nats per token
-    where ``by_token``, times ``beta``. The reference point is taken to be 0.
+    An answer whose log-probability is not known does not fade. The reference point of the paper is
+    taken to be 0. Of refused answers, as many teach as of accepted ones.
     """
 
-    beta: PositiveFloat = 0.1  # how fast a lesson fades as the answer moves away from the host
+    beta: PositiveFloat = 0.1  # how fast a lesson fades, per nat
     refused: NonNegativeFloat = 0.3  # weight of a refused answer beside an accepted one
-    by_token: bool = False  # rewards are means over tokens, not sums
-    needs_host_log_probabilities: ClassVar[bool] = True
     needs_verdicts: ClassVar[bool] = True
+    needs_log_probabilities: ClassVar[bool] = False
 
     def targets(self, experience: Experience) -> Targets:
-        targets = []
-        for outcome in experience.outcomes:
-            for rollout in outcome.rollouts:
-                gaps = rollout.log_probabilities - rollout.host_log_probabilities
-                reward = self.beta * float(gaps.mean() if self.by_token else gaps.sum())
-                share = 1 / (1 + np.exp(-np.clip(reward, -50, 50)))
-                weight = 1.0 if rollout.is_right else -self.refused
-                if weight:
-                    fading = 4 * share * (1 - share)
-                    targets.append(WeightedTarget.of(rollout, float(weight * fading)))
-        return targets, experience.notes
+        notes, targets = dict(experience.notes), list[WeightedTarget]()
+        rollouts = [rollout for outcome in experience.outcomes for rollout in outcome.rollouts]
+        for kind in (True, False):
+            name = RIGHT if kind else WRONG
+            notes[name] = notes.get(name, 0.0) + sum(one.is_right == kind for one in rollouts)
+        share = min(notes[RIGHT] / max(notes[WRONG], 1.0), 1.0)
+        for rollout in rollouts:
+            if rollout.is_right:
+                targets.append(self._target(rollout, 1.0))
+                continue
+            notes[DUE] = notes.get(DUE, 0.0) + share
+            if notes[DUE] >= 1 and self.refused:
+                notes[DUE] -= 1
+                targets.append(self._target(rollout, -self.refused))
+        return targets, notes
+
+    def _target(self, rollout: Rollout, weight: float) -> WeightedTarget:
+        logged = rollout.item.logged
+        known = logged.log_probability if logged else float(rollout.log_probabilities.sum())
+        fading = None if known is None else Fading(known, self.beta)
+        return WeightedTarget(rollout.item, rollout.answer_ids, weight, rollout.extra, fading)
