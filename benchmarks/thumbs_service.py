@@ -1,0 +1,205 @@
+"""Simulated users of four tastes, thirty thumbs each: does a service learn what they like?
+
+    OMP_NUM_THREADS=1 python benchmarks/thumbs_service.py --seeds 0 1 2 --json J --picture P.png
+
+Users ask SmolLM2 everyday questions in mixed order, eight at a time. Each accepts a reply if it has
+the feature of its taste, and one thumb in twenty is wrong. The service is that of ``symbiont
+serve``, in this process and without HTTP. The arms:
+
+- ``cold``: the preset ``service``; ``warm``: the same service goes on with as many new users;
+- ``bandit``: the same choice among the phrases of the menu, and nobody learns;
+- ``told``: each taste asks the organelle of its own phrase, which learns: a ceiling;
+- ``fixed``: the bare model, or one phrase of the menu, for all users, and nobody learns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import torch
+
+from symbiont_ecology.base.types import Decoding
+from symbiont_ecology.ecology import HOST
+from symbiont_ecology.extensions.serve.journal import GivenVerdict
+from symbiont_ecology.extensions.serve.limits import ServiceLimits
+from symbiont_ecology.extensions.serve.messages import Ask
+from symbiont_ecology.extensions.serve.scheduler import AnswerJob
+from symbiont_ecology.extensions.serve.service import Service, opened_service
+from symbiont_ecology.extensions.serve.world import prompt_of
+from symbiont_ecology.extensions.worlds.tastes import QUESTIONS, TASTES
+from symbiont_ecology.run.build import host_source
+from symbiont_ecology.run.config import load_config
+
+USERS, THUMBS, ASKING, WRONG = 24, 30, 8, 0.05
+"""Users, thumbs of each, users that ask at a time, and the part of thumbs that is wrong."""
+MAX_TOKENS, LAST, FIVE = 50, 10, 5
+"""Tokens of a reply; thumbs whose mean is the result; thumbs of the means of a user's beginning."""
+WORDS = {"short": "one line", "polite": "kind words", "bullets": "bullet", "number": "numbers"}
+"""Words of the phrase that asks for each taste."""
+Wanted = Callable[[str], str | None]
+
+
+@contextmanager
+def served(seed: int, *changes: str, learns: bool = True) -> Iterator[Service]:
+    """Open a new service of the preset, which lives in a thread of its own."""
+    config = load_config("service", ["host.dtype=int8", f"seed={seed}", *changes])
+    limits = ServiceLimits(learn_share=float(learns), patience=1e9)
+    kernel = host_source(config).load()
+    with (
+        TemporaryDirectory() as folder,
+        opened_service(config, Path(folder), kernel, limits, is_new=True) as service,
+    ):
+        thread = threading.Thread(target=service.live)
+        thread.start()
+        try:
+            yield service
+        finally:
+            service.stop()
+            thread.join()
+
+
+def answered(service: Service, asked: Sequence[tuple[str, str, str | None]]) -> list[AnswerJob]:
+    """Return the answers to questions of users, who may want a certain organelle."""
+    tasks, jobs, ended = service.run.runtime.tasks, list[AnswerJob](), threading.Semaphore(0)
+    for number, (user, question, wanted) in enumerate(asked):
+        name = f"{service.journal.verdicts}-{number}"
+        prompt = prompt_of([question], "chat", tasks, is_chat=service.is_chat)
+        decoding = Decoding(temperature=0.7)
+        ask = Ask(name, user, "chat", prompt, MAX_TOKENS, decoding, 900.0, wanted=wanted)
+        jobs.append(AnswerJob(ask, done=lambda error: ended.release()))
+        service.scheduler.submit(jobs[-1])
+    for _ in jobs:
+        ended.acquire()
+    return jobs
+
+
+def company(
+    service: Service, tastes: dict[str, str], seed: int, thumbs: int, wanted: Wanted
+) -> np.ndarray:
+    """Return the verdicts ``(users, thumbs)``; users ask in mixed order, each the same number."""
+    generator, users = np.random.default_rng(seed), list(tastes)
+    picks = {user: generator.permutation(len(QUESTIONS)) for user in users}
+    order = [str(user) for _ in range(thumbs) for user in generator.permutation(users)]
+    said: dict[str, list[bool]] = {user: [] for user in users}
+    for start in range(0, len(order), ASKING):
+        asked = [
+            (user, QUESTIONS[picks[user][len(said[user])]], wanted(user))
+            for user in order[start : start + ASKING]
+        ]
+        for job in answered(service, asked):
+            user, is_right = job.ask.user, TASTES[tastes[job.ask.user]].accepts(job.texts[0])
+            said[user].append(bool(is_right != (generator.random() < WRONG)))
+            service.journal.write(GivenVerdict(job.ask.id, said[user][-1]))
+        while service.limits.learn_share and has_to_learn(service):
+            time.sleep(0.02)
+    return np.array(list(said.values()), dtype=float)
+
+
+def has_to_learn(service: Service) -> bool:
+    """Return True while verdicts wait that are enough for a generation."""
+    assert not service.learning_error, service.learning_error
+    users = service.run.runtime.tasks.users
+    assert users is not None
+    return service.generation < service.journal.verdicts // users.config.questions
+
+
+def drawn_tastes(seed: int, first: int) -> dict[str, str]:
+    """Return the taste of each user; all tastes are equally often."""
+    tastes = np.random.default_rng((seed, first)).permutation(np.resize(list(WORDS), USERS))
+    return {f"u{first + number}": str(taste) for number, taste in enumerate(tastes)}
+
+
+def figures(said: np.ndarray, tastes: dict[str, str]) -> dict[str, Any]:
+    """Return what verdicts ``(users, thumbs)`` say. A user sees a change for the better at the
+    thumb that ends the first five of which two are accepted."""
+    counts = np.array([np.convolve(one, np.ones(FIVE), "valid") for one in said])
+    better = [np.argmax(one >= 2) + FIVE if (one >= 2).any() else np.inf for one in counts]
+    of_taste = {name: [taste == name for taste in tastes.values()] for name in WORDS}
+    return {
+        "last": round(float(said[:, -LAST:].mean()), 3),
+        "last_by_taste": {k: round(float(said[v, -LAST:].mean()), 3) for k, v in of_taste.items()},
+        "second_five": round(float(said[:, FIVE : 2 * FIVE].mean()), 3),
+        "median_user_better_at": float(np.median(better)),
+        "curve": said.mean(0).round(3).tolist(),
+    }
+
+
+def lived(arm: str, seed: int, changes: Sequence[str]) -> dict[str, Any]:
+    """Return the figures of an arm with one seed; of all that is fixed, what was accepted."""
+    tastes = drawn_tastes(seed, 1001)
+    rule = ["learning_rule={kind: none}"] if arm == "bandit" else []
+    with served(seed, *changes, *rule, learns=arm != "fixed") as service:
+        population = service.run.state.population
+        living = {HOST: "bare", **{name: one.operator for name, one in population.items()}}
+        if arm == "fixed":
+            return {
+                phrase: float(
+                    company(service, tastes, seed, THUMBS // 3, lambda _, who=name: who).mean()
+                )
+                for name, phrase in living.items()
+            }
+        own = {
+            user: next(name for name, phrase in living.items() if WORDS[taste] in phrase)
+            for user, taste in tastes.items()
+        }
+        wanted: Wanted = own.get if arm == "told" else lambda user: None
+        found = {arm: figures(company(service, tastes, seed, THUMBS, wanted), tastes)}
+        if arm == "cold":
+            new = drawn_tastes(seed, 2001)
+            found["warm"] = figures(company(service, new, seed + 1, THUMBS, wanted), new)
+        kinds = tastes | (new if arm == "cold" else {})
+        found[arm]["served"] = {
+            f"{name}, {population[name].operator}": sorted(Counter(map(kinds.get, users)).items())
+            for name, users in service.run.state.served.items()
+        }
+        return found
+
+
+def drawn(results: dict[str, Any], path: Path) -> None:
+    """Draw acceptance by number of the thumb, in the mean of five."""
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(7, 4))
+    for arm in ("told", "warm", "cold", "bandit"):
+        curves = [one[arm]["curve"] for one in results.values() if arm in one]
+        if curves:
+            mean = np.convolve(np.mean(curves, 0), np.ones(FIVE) / FIVE, "valid")
+            axes.plot(np.arange(FIVE, THUMBS + 1), mean, label=arm)
+    axes.set(xlabel="thumbs of a user", ylabel="accepted of the last five", ylim=(0, 1))
+    axes.legend()
+    figure.savefig(path, dpi=120)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--arms", nargs="+", default=["fixed", "bandit", "cold", "told"])
+    parser.add_argument("--json", type=Path, default=Path("thumbs.json"))
+    parser.add_argument("--picture", type=Path)
+    parser.add_argument("changes", nargs="*", help="of the preset, such as host.rank=4")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    results: dict[str, Any] = json.loads(args.json.read_text()) if args.json.exists() else {}
+    for seed in args.seeds:
+        for arm in args.arms:
+            began = time.perf_counter()
+            found = lived(arm, seed, args.changes)
+            print(f"seed {seed}, {arm}, {time.perf_counter() - began:.0f} s: {found}", flush=True)
+            results.setdefault(str(seed), {}).update({"fixed": found} if arm == "fixed" else found)
+            args.json.write_text(json.dumps(results, indent=1) + "\n")
+    if args.picture:
+        drawn(results, args.picture)
+
+
+if __name__ == "__main__":
+    main()
