@@ -121,3 +121,26 @@ def test_a_page_of_the_web_cannot_reach_a_service_without_keys(
     asked = {"messages": [{"role": "user", "content": "hello"}]}
     answer = served.client.post("/v1/chat/completions", json=asked, headers=headers)
     assert answer.status_code == status
+
+
+def test_a_user_sees_its_own_verdicts_once_they_are_learned(serve: Serve) -> None:
+    served = serve()
+    organelle = served.accept(user="ada")
+    served.accept(user="bob")
+    served.learn_all()
+    said = {"user": "ada", "verdicts": [{"accepted": True, "organelle": organelle}]}
+    wait_until(lambda: served.client.get("/v1/feedback?user=ada").json() == said)
+    metrics = served.client.get("/metrics").text
+    assert "symbiont_users_without_accepted 0.0" in metrics
+
+
+def test_a_key_of_a_user_shows_no_verdicts_of_others(
+    serve: Serve, keys: tuple[Path, dict[str, str]]
+) -> None:
+    path, known = keys
+    client = serve(keys=ApiKeys.read(path)).client
+    codes = [
+        client.get(f"/v1/feedback{asked}", headers=bearer(known["ada"])).status_code
+        for asked in ("", "?user=ada", "?user=bob")
+    ]
+    assert codes == [200, 200, 403]
