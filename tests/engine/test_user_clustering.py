@@ -119,7 +119,7 @@ def test_a_person_that_refuses_all_is_tried_on_others_one_question_at_a_time() -
     takers = set()
     for count in range(len(TWO)):
         homes = {"a": fed(4, server="o1"), "sad": fed(0, count, "o3")}
-        context = context_of(state_of(TWO, **homes), **OPEN)
+        context = context_of(state_of(TWO, **homes))
         takers.add(UserClustering().taker(asked, context))
     assert takers == {"o1", "o2", "o3"}
 

@@ -76,9 +76,10 @@ class UserClustering(Mechanism):
         state = context.state
         user = state.users.get(item.user, User())
         is_served = user.chosen in state.population
-        if item.logged is None and item.verifier is judged_elsewhere:
-            earlier += len(user.answers)
-        tries_others = earlier and context.tasks.families[item.family].is_open
+        is_waiting = item.logged is None and item.verifier is judged_elsewhere
+        earlier += len(user.answers) if is_waiting else 0
+        is_open = is_waiting or context.tasks.families[item.family].is_open
+        tries_others = earlier and is_open
         if is_served and (user.accepted or not tries_others):
             return user.chosen
         pleased = Counter(
