@@ -6,8 +6,7 @@ from what its users accepted, whoever said it. Users are taken to be of *kinds*:
 of the living pleases most. How often a kind accepts what each of them says is known from all users'
 verdicts (expectation maximisation, Dempster et al. 1977), and each user's kind from its own. So
 what pleased others who agree with a user is tried on it first. A question goes to who pleases a
-kind that is drawn (posterior sampling, Thompson 1933), the likelier ones more often than they are
-likely: users judge little, and must not wait. docs/log.md has the measurements.
+kind that is drawn (posterior sampling, Thompson 1933).
 """
 
 from __future__ import annotations
@@ -35,10 +34,10 @@ NOTE = "menu"
 PLEASED, OTHERS = (1.0, 1.0), (0.3, 2.7)
 """Accepted and refused replies that are taken to be known before any are: of the organelle that
 pleases a kind most, and of each other one."""
-ROUNDS = 5
-"""Of expectation maximisation."""
+ROUNDS, WRONG = 5, 0.03
+"""Of expectation maximisation; and the least rate at which a verdict is taken to be wrong."""
 SHARPNESS = 2.0
-"""Power of the chance of a kind by which it is drawn."""
+"""Times that a user's own verdicts count where a kind is drawn: users judge little."""
 MIN_REFUSED = 8
 """Answers without an accepted one, after which a user needs somebody new."""
 MAX_COMPARED = 10
@@ -77,11 +76,11 @@ class Kinds:
         counts = np.array(judged).reshape(len(judged), size, 2)
         known, shares = prior, np.full(size, 1 / max(size, 1))
         for _ in range(ROUNDS):
-            kinds = cls(tuple(names), known[..., 0] / known.sum(-1), shares)
+            kinds = cls(tuple(names), _rates(known), shares)
             chances = np.array([kinds._chances(one) for one in counts]).reshape(len(counts), size)
             known = prior + np.einsum("uk,uac->kac", chances, counts)
             shares = (chances.sum(0) + 1) / (len(counts) + size)
-        return cls(tuple(names), known[..., 0] / known.sum(-1), shares)
+        return cls(tuple(names), _rates(known), shares)
 
     @classmethod
     def read(cls, note: Any, names: Sequence[OrganelleId]) -> Kinds:
@@ -111,8 +110,8 @@ class Kinds:
 
     def drawn(self, user: User, generator: np.random.Generator) -> OrganelleId:
         """Return who pleases a kind that the user may be of."""
-        chances = self.chances(user) ** SHARPNESS
-        kind = generator.choice(len(chances), p=chances / chances.sum())
+        chances = self._chances(SHARPNESS * _counts(user, self.names))
+        kind = generator.choice(len(chances), p=chances)
         return self.names[int(np.argmax(self.rates[kind]))]
 
     def _chances(self, counts: np.ndarray) -> np.ndarray:
@@ -123,16 +122,20 @@ class Kinds:
         return chances
 
 
+def _rates(counts: np.ndarray) -> np.ndarray:
+    rates: np.ndarray = np.clip(counts[..., 0] / counts.sum(-1), WRONG, 1 - WRONG)
+    return rates
+
+
 def displeased(users: Mapping[str, User], server: OrganelleId) -> tuple[str, ...]:
     """Return those users of an organelle that accept it less often than the others do, if that
     explains their newest verdicts so much better that they are of another kind; nobody if not."""
     said = {
-        name: [one.is_accepted for one in user.answers if one.organelle_id == server][
-            -MAX_COMPARED:
-        ]
+        name: verdicts[-MAX_COMPARED:]
         for name, user in users.items()
+        if (verdicts := [one.is_accepted for one in user.answers if one.organelle_id == server])
     }
-    order = sorted((name for name in said if said[name]), key=lambda name: np.mean(said[name]))
+    order = sorted(said, key=lambda name: sum(said[name]) / len(said[name]))
     sums = np.cumsum([(sum(said[name]), len(said[name])) for name in order], 0).reshape(-1, 2)
     evidence = [
         _log_marginal(*below) + _log_marginal(*(sums[-1] - below)) - _log_marginal(*sums[-1])
