@@ -43,7 +43,7 @@ from symbiont_ecology.run.config import load_config
 USERS, THUMBS, ASKING, WRONG = 24, 30, 8, 0.05
 """Users, thumbs of each, users that ask at a time, and the part of thumbs that is wrong."""
 MAX_TOKENS, LAST, FIVE = 50, 10, 5
-"""Tokens of a reply; thumbs whose mean is the result; thumbs of the means of a user's beginning."""
+"""Tokens of a reply; thumbs whose mean is the result; thumbs of a mean in the picture."""
 WORDS = {"short": "one line", "polite": "kind words", "bullets": "bullet", "number": "numbers"}
 """Words of the phrase that asks for each taste."""
 Wanted = Callable[[str], str | None]
@@ -120,17 +120,15 @@ def drawn_tastes(seed: int, first: int) -> dict[str, str]:
 
 
 def figures(said: np.ndarray, tastes: dict[str, str]) -> dict[str, Any]:
-    """Return what verdicts ``(users, thumbs)`` say. A user sees a change for the better at the
-    thumb that ends the first five of which two are accepted."""
-    counts = np.array([np.convolve(one, np.ones(FIVE), "valid") for one in said])
-    better = [np.argmax(one >= 2) + FIVE if (one >= 2).any() else np.inf for one in counts]
+    """Return what verdicts ``(users, thumbs)`` say: of the last thumbs, in the mean; and of the
+    thumbs 6 to 15, by which the median user is to see a change for the better."""
     of_taste = {name: [taste == name for taste in tastes.values()] for name in WORDS}
     return {
         "last": round(float(said[:, -LAST:].mean()), 3),
         "last_by_taste": {k: round(float(said[v, -LAST:].mean()), 3) for k, v in of_taste.items()},
-        "second_five": round(float(said[:, FIVE : 2 * FIVE].mean()), 3),
-        "median_user_better_at": float(np.median(better)),
+        "median_user_6_to_15": round(float(np.median(said[:, FIVE : 3 * FIVE].mean(1))), 3),
         "curve": said.mean(0).round(3).tolist(),
+        "said": ["".join("-+"[int(one)] for one in row) for row in said],
     }
 
 
@@ -143,9 +141,7 @@ def lived(arm: str, seed: int, changes: Sequence[str]) -> dict[str, Any]:
         living = {HOST: "bare", **{name: one.operator for name, one in population.items()}}
         if arm == "fixed":
             return {
-                phrase: float(
-                    company(service, tastes, seed, THUMBS // 3, lambda _, who=name: who).mean()
-                )
+                phrase: float(company(service, tastes, seed, FIVE, lambda _, who=name: who).mean())
                 for name, phrase in living.items()
             }
         own = {

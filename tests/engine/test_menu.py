@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foragers import answered, organelle, state_of
+from runs import resume, start
+from symbiont_ecology.adapters.blobs import BlobStore
 from symbiont_ecology.base.errors import ConfigError
+from symbiont_ecology.base.event_log import read_events
+from symbiont_ecology.base.events import Acted, Learned, Served
 from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.base.types import TURN_END, Item
 from symbiont_ecology.ecology import Found, Serve
-from symbiont_ecology.ecology.state import EcologyState
+from symbiont_ecology.ecology.state import EcologyState, load_state
 from symbiont_ecology.ecology.strategies import StrategyContext
 from symbiont_ecology.ecology.strategies.mechanisms import Room
 from symbiont_ecology.ecology.strategies.mechanisms.menu import (
@@ -29,6 +34,8 @@ from symbiont_ecology.ecology.strategies.mechanisms.menu import (
     displeased,
 )
 from symbiont_ecology.ecology.users import NOBODY, User
+from symbiont_ecology.run.config import RunConfig
+from toy import ToyHost, toy_config, toy_ecology, toy_prices
 
 NAMES = ("o1", "o2", "o3")
 ROOM = Room(3, 99, {"learning_rate": 0.1})
@@ -163,3 +170,46 @@ def test_a_phrase_that_died_is_tried_again_if_somebody_is_pleased_by_nobody() ->
 def test_a_phrase_with_a_mark_that_parts_turns_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"menu\.phrases: expected text without U\+001D"):
         Menu((f"a{TURN_END}",))
+
+
+# Runs, lived by toys.
+
+PHRASES = ["", "Please. ", "Now. "]
+
+
+def plan(generations: int = 6) -> RunConfig:
+    """Six users, asked by three phrases."""
+    off = dict.fromkeys(("breeding", "refounding", "upheaval"), False)
+    strategy = toy_ecology(mechanisms={**off, "menu": {"phrases": PHRASES}}, samples=1)
+    economy = toy_prices(rent=10, ticket=0, dowry=90_000)
+    return toy_config(
+        generations=generations,
+        strategy=strategy,
+        economy=economy,
+        learning_rule={"kind": "expert_iteration", "replay": 1.0, "skip": 0.0},
+    )
+
+
+def test_organelles_with_the_phrases_answer_and_those_learn_who_serve(tmp_path: Path) -> None:
+    start(plan(), tmp_path / "run", host=ToyHost())
+    state, store = load_state(tmp_path / "run"), BlobStore(tmp_path / "run/blobs")
+    said = [store.weights(one.genome.weights).phrase for one in state.population.values()]
+    assert said[:3] == PHRASES
+    events = list(read_events(tmp_path / "run/events.jsonl"))
+    asked = {one.id for one in events if isinstance(one, Acted)}
+    learned = {one.id for one in events if isinstance(one, Learned) and one.lessons}
+    serving = {who for one in events if isinstance(one, Served) for who in one.servers.values()}
+    assert learned
+    assert learned <= serving & asked < asked
+
+
+def test_a_run_with_a_menu_that_stopped_goes_on_as_if_it_had_not(tmp_path: Path) -> None:
+    start(plan(), tmp_path / "whole", host=ToyHost())
+    start(
+        plan(),
+        tmp_path / "cut",
+        host=ToyHost(),
+        should_stop=iter([False] * 3 + [True] * 9).__next__,
+    )
+    resume(tmp_path / "cut", host=ToyHost())
+    assert load_state(tmp_path / "cut") == load_state(tmp_path / "whole")
