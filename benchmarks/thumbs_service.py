@@ -21,6 +21,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -54,11 +55,8 @@ def served(seed: int, *changes: str, learns: bool = True) -> Iterator[Service]:
     """Open a new service of the preset, which lives in a thread of its own."""
     config = load_config("service", ["host.dtype=int8", f"seed={seed}", *changes])
     limits = ServiceLimits(learn_share=float(learns), patience=1e9)
-    kernel = host_source(config).load()
-    with (
-        TemporaryDirectory() as folder,
-        opened_service(config, Path(folder), kernel, limits, is_new=True) as service,
-    ):
+    opened = partial(opened_service, config, kernel=host_source(config).load(), limits=limits)
+    with TemporaryDirectory() as folder, opened(Path(folder), is_new=True) as service:
         thread = threading.Thread(target=service.live)
         thread.start()
         try:
@@ -177,19 +175,19 @@ def drawn(results: dict[str, Any], path: Path) -> None:
 
 
 def main() -> None:
+    """Live all arms with all seeds."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--arms", nargs="+", default=["fixed", "bandit", "cold", "told"])
     parser.add_argument("--json", type=Path, default=Path("thumbs.json"))
     parser.add_argument("--picture", type=Path)
-    parser.add_argument("changes", nargs="*", help="of the preset, such as host.rank=4")
-    args = parser.parse_args()
+    args, changes = parser.parse_known_args()
     torch.set_num_threads(1)
     results: dict[str, Any] = json.loads(args.json.read_text()) if args.json.exists() else {}
     for seed in args.seeds:
         for arm in args.arms:
             began = time.perf_counter()
-            found = lived(arm, seed, args.changes)
+            found = lived(arm, seed, changes)
             print(f"seed {seed}, {arm}, {time.perf_counter() - began:.0f} s: {found}", flush=True)
             results.setdefault(str(seed), {}).update({"fixed": found} if arm == "fixed" else found)
             args.json.write_text(json.dumps(results, indent=1) + "\n")
