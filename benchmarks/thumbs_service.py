@@ -1,10 +1,11 @@
 """Simulated users of four tastes, thirty thumbs each: does a service learn what they like?
 
-    OMP_NUM_THREADS=1 python benchmarks/thumbs_service.py --seeds 0 1 2 --json J --picture P.png
+    OMP_NUM_THREADS=1 python benchmarks/thumbs_service.py --seeds 0 1 2 --json thumbs.json
 
 Users ask SmolLM2 everyday questions in mixed order, eight at a time. Each accepts a reply if it has
-the feature of its taste, and one thumb in twenty is wrong. The service is that of ``symbiont
-serve``, in this process and without HTTP. The arms:
+the feature of its taste and a word of the question, and one thumb in twenty is wrong. With
+``--feature-only`` the feature is enough; then replies about nothing are learned. The service is
+that of ``symbiont serve``, in this process and without HTTP. The arms:
 
 - ``cold``: the preset ``service``; ``warm``: the same service goes on with as many new users;
 - ``bandit``: the same choice among the phrases of the menu, and nobody learns;
@@ -16,10 +17,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
+import sys
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -27,7 +29,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-import torch
 
 from symbiont_ecology.base.types import Decoding
 from symbiont_ecology.ecology import HOST
@@ -47,7 +48,7 @@ MAX_TOKENS, LAST, FIVE = 50, 10, 5
 """Tokens of a reply; thumbs whose mean is the result; thumbs of a mean in the picture."""
 WORDS = {"short": "one line", "polite": "kind words", "bullets": "bullet", "number": "numbers"}
 """Words of the phrase that asks for each taste."""
-Wanted = Callable[[str], str | None]
+FEATURE_ONLY = "--feature-only"
 
 
 @contextmanager
@@ -82,25 +83,33 @@ def answered(service: Service, asked: Sequence[tuple[str, str, str | None]]) -> 
 
 
 def company(
-    service: Service, tastes: dict[str, str], seed: int, thumbs: int, wanted: Wanted
+    service: Service, tastes: dict[str, str], seed: int, thumbs: int, wanted: Mapping[str, str]
 ) -> np.ndarray:
-    """Return the verdicts ``(users, thumbs)``; users ask in mixed order, each the same number."""
+    """Return the verdicts ``(users, thumbs)``; users ask in mixed order, each the same number, and
+    some want a certain organelle."""
     generator, users = np.random.default_rng(seed), list(tastes)
     picks = {user: generator.permutation(len(QUESTIONS)) for user in users}
     order = [str(user) for _ in range(thumbs) for user in generator.permutation(users)]
     said: dict[str, list[bool]] = {user: [] for user in users}
     for start in range(0, len(order), ASKING):
         asked = [
-            (user, QUESTIONS[picks[user][len(said[user])]], wanted(user))
+            (user, QUESTIONS[picks[user][len(said[user])]], wanted.get(user))
             for user in order[start : start + ASKING]
         ]
         for job in answered(service, asked):
-            user, is_right = job.ask.user, TASTES[tastes[job.ask.user]].accepts(job.texts[0])
+            (reply,), user = job.texts, job.ask.user
+            is_right = TASTES[tastes[user]].accepts(reply) and is_about(job.ask.prompt, reply)
             said[user].append(bool(is_right != (generator.random() < WRONG)))
             service.journal.write(GivenVerdict(job.ask.id, said[user][-1]))
         while service.limits.learn_share and has_to_learn(service):
             time.sleep(0.02)
     return np.array(list(said.values()), dtype=float)
+
+
+def is_about(question: str, reply: str) -> bool:
+    """Return True if a reply has a word of the deed that is asked about, by its first letters."""
+    asked, said = (set(re.findall(r"\b[a-z]{4}", text.lower())) for text in (question, reply))
+    return FEATURE_ONLY in sys.argv or bool((asked - {"what", "best", "expl"}) & said)
 
 
 def has_to_learn(service: Service) -> bool:
@@ -139,23 +148,18 @@ def lived(arm: str, seed: int, changes: Sequence[str]) -> dict[str, Any]:
         living = {HOST: "bare", **{name: one.operator for name, one in population.items()}}
         if arm == "fixed":
             return {
-                phrase: float(company(service, tastes, seed, FIVE, lambda _, who=name: who).mean())
-                for name, phrase in living.items()
+                one: company(service, tastes, seed, FIVE, dict.fromkeys(tastes, who)).mean()
+                for who, one in living.items()
             }
         own = {
-            user: next(name for name, phrase in living.items() if WORDS[taste] in phrase)
+            user: next(who for who, one in living.items() if WORDS[taste] in one)
             for user, taste in tastes.items()
         }
-        wanted: Wanted = own.get if arm == "told" else lambda user: None
+        wanted = own if arm == "told" else {}
         found = {arm: figures(company(service, tastes, seed, THUMBS, wanted), tastes)}
         if arm == "cold":
-            new = drawn_tastes(seed, 2001)
-            found["warm"] = figures(company(service, new, seed + 1, THUMBS, wanted), new)
-        kinds = tastes | (new if arm == "cold" else {})
-        found[arm]["served"] = {
-            f"{name}, {population[name].operator}": sorted(Counter(map(kinds.get, users)).items())
-            for name, users in service.run.state.served.items()
-        }
+            tastes = drawn_tastes(seed, 2001)
+            found["warm"] = figures(company(service, tastes, seed + 1, THUMBS, {}), tastes)
         return found
 
 
@@ -166,9 +170,9 @@ def drawn(results: dict[str, Any], path: Path) -> None:
     figure, axes = plt.subplots(figsize=(7, 4))
     for arm in ("told", "warm", "cold", "bandit"):
         curves = [one[arm]["curve"] for one in results.values() if arm in one]
-        if curves:
-            mean = np.convolve(np.mean(curves, 0), np.ones(FIVE) / FIVE, "valid")
-            axes.plot(np.arange(FIVE, THUMBS + 1), mean, label=arm)
+        means = [np.convolve(one, np.ones(FIVE) / FIVE, "valid") for one in curves]
+        if means:
+            axes.plot(np.arange(FIVE, THUMBS + 1), np.mean(means, 0), label=arm)
     axes.set(xlabel="thumbs of a user", ylabel="accepted of the last five", ylim=(0, 1))
     axes.legend()
     figure.savefig(path, dpi=120)
@@ -180,9 +184,8 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--arms", nargs="+", default=["fixed", "bandit", "cold", "told"])
     parser.add_argument("--json", type=Path, default=Path("thumbs.json"))
-    parser.add_argument("--picture", type=Path)
+    parser.add_argument(FEATURE_ONLY, action="store_true")
     args, changes = parser.parse_known_args()
-    torch.set_num_threads(1)
     results: dict[str, Any] = json.loads(args.json.read_text()) if args.json.exists() else {}
     for seed in args.seeds:
         for arm in args.arms:
@@ -191,8 +194,7 @@ def main() -> None:
             print(f"seed {seed}, {arm}, {time.perf_counter() - began:.0f} s: {found}", flush=True)
             results.setdefault(str(seed), {}).update({"fixed": found} if arm == "fixed" else found)
             args.json.write_text(json.dumps(results, indent=1) + "\n")
-    if args.picture:
-        drawn(results, args.picture)
+    drawn(results, args.json.with_suffix(".png"))
 
 
 if __name__ == "__main__":
