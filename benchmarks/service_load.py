@@ -10,7 +10,9 @@ and says yes or no. The server is a process of its own. What is measured:
 - acceptance while the ecology learns, beside the same world lived in simulation;
 - the same requests with one PEFT adapter per user: loaded, asked, taught.
 
-The client shares the machine with the server, so figures are of both.
+With ``--people`` it is the preset ``service`` on SmolLM2 instead: one person alone, and eight at
+once who judge every answer, so that the service learns meanwhile. The client shares the machine
+with the server, so figures are of both.
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ from symbiont_ecology import Run
 from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.events import Acted
 from symbiont_ecology.base.types import Item
+from symbiont_ecology.extensions.worlds.tastes import QUESTIONS, TASTES
 from symbiont_ecology.model.locating import EMBEDDED_FOLDER
 from symbiont_ecology.run.build import mixture
 from symbiont_ecology.run.config import load_config
@@ -54,6 +57,8 @@ WORLD = (
 PEFT_REQUESTS, ROUNDS = 40, 3
 RATE = 40.0
 """Requests a second with which learning keeps up."""
+MAX_TOKENS = 50
+"""Of a reply to a person."""
 PATIENCE = 0.5
 """Seconds that a verdict waits for others in this benchmark."""
 
@@ -178,6 +183,29 @@ def measure(place: Path, scale: float, seed: int) -> dict[str, object]:
     }
 
 
+def of_people(folder: Path) -> dict[str, object]:
+    """Measure the preset ``service``: the first token of one person, its answers, and those of
+    eight people at once."""
+    server = ServerProcess(Path("service"), "--out", str(folder), "host.dtype=int8")
+
+    def measured(count: int, tokens: int, *, people: int = 1) -> dict[str, float]:
+        asked = (
+            Item(
+                "", "chat", "", text, text, tokens, TASTES["bullets"].accepts, user=f"u{place % 8}"
+            )
+            for place, text in enumerate(QUESTIONS)
+        )
+        done = load(server.port, asked, count, people, judges=people > 1)
+        return asyncio.run(done).figures()
+
+    try:
+        measured(2, MAX_TOKENS)  # warms up
+        found = {"first token alone": measured(8, 1), "alone": measured(8, MAX_TOKENS)}
+        return {**found, "eight at once": measured(64, MAX_TOKENS, people=8)}
+    finally:
+        server.stop()
+
+
 def learning_cost(place: Path, config: Any, count: int) -> dict[str, object]:
     """Measure as many requests as come, each judged, with learning off and at a quarter of the
     time, by turns: the speed of a machine changes from minute to minute. The middle round counts.
@@ -295,10 +323,16 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--scale", type=float, default=1.0, help="part of the requests")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--people", action="store_true", help="measure the preset service instead")
     options = parser.parse_args()
     gc.freeze()  # a client that searches torch for garbage would look like a slow server
     with tempfile.TemporaryDirectory() as place:
-        report(measure(Path(place), options.scale, options.seed), options.json)
+        found = (
+            of_people(Path(place) / "run")
+            if options.people
+            else measure(Path(place), options.scale, options.seed)
+        )
+        report(found, options.json)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from foragers import FAMILIES, answered, drawn_world, fed, organelle, state_of, worlds
 from symbiont_ecology.base.rng import Draw
-from symbiont_ecology.base.types import Item
+from symbiont_ecology.base.types import Item, judged_elsewhere
 from symbiont_ecology.ecology import Assignment, Awaken, Decision, Found, Outcome, Serve
 from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.ecology.strategies import StrategyContext
@@ -112,6 +112,16 @@ def test_in_drawn_worlds_a_user_without_a_server_asks_who_promises_most() -> Non
         best = promises("h0", state, SHARED * (len(families) > 1))[0]
         taker = UserClustering().taker(question("h0"), context)
         assert taker == (best if pleased & set(state.population) else None)
+
+
+def test_a_person_that_refuses_all_is_tried_on_others_one_question_at_a_time() -> None:
+    asked = replace(question("sad"), verifier=judged_elsewhere)
+    takers = set()
+    for count in range(len(TWO)):
+        homes = {"a": fed(4, server="o1"), "sad": fed(0, count, "o3")}
+        context = context_of(state_of(TWO, **homes))
+        takers.add(UserClustering().taker(asked, context))
+    assert takers == {"o1", "o2", "o3"}
 
 
 def test_where_replies_are_open_further_questions_go_to_others_too() -> None:

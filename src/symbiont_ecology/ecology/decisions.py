@@ -137,7 +137,7 @@ class Found(Decision):
     start, if there was one and ``b_std`` is 0. Else they are drawn: A is random, B is normal with
     ``b_std``. It may begin with memories, and serve ``users``: it learns these memories and what
     these users accepted in ``initial_steps`` before it answers anything. ``parents`` are those
-    whose traits it varies.
+    whose traits it varies. ``phrase`` stands in front of every question that it is asked.
     """
 
     traits: dict[str, float]
@@ -149,6 +149,7 @@ class Found(Decision):
     memories: tuple[RememberedAnswer, ...] = ()
     users: tuple[str, ...] = ()
     initial_steps: int = 0
+    phrase: str = ""
 
     def apply(self, context: ApplyContext) -> list[Event]:
         organelle_id = context.state.new_id()
@@ -164,17 +165,23 @@ class Found(Decision):
         self, organelle_id: OrganelleId, context: ApplyContext
     ) -> tuple[BlobRef, int]:
         """Return what it begins with, and its rank."""
+        first, store = self._first(context, organelle_id), context.store
+        if self.phrase:
+            first = store.put_weights(replace(store.weights(first), phrase=self.phrase))
+        return first, self.rank
+
+    def _first(self, context: ApplyContext, organelle_id: OrganelleId) -> BlobRef:
         store, warm = context.store, None if self.b_std else context.state.warm
         if self.weights is not None:
-            return self.weights, self.rank
+            return self.weights
         if warm is not None:
             learned = store.weights(warm)
             is_cut = learned.rank > self.rank
-            return store.put_weights(truncated(learned, self.rank)) if is_cut else warm, self.rank
+            return store.put_weights(truncated(learned, self.rank)) if is_cut else warm
         # Scaling 1 keeps ΔW = B·A at every rank, so weights mean the same whatever rank holds them.
         draw, layout = context.draw("found", organelle_id), context.layout
         drawn = AdapterWeights.random(layout, self.rank, 1.0, draw, self.b_std)
-        return store.put_weights(drawn), self.rank
+        return store.put_weights(drawn)
 
 
 @dataclass(frozen=True)

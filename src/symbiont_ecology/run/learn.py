@@ -8,7 +8,7 @@ The step is a backward pass through the host, or what the rule's own estimator m
 """
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -61,7 +61,7 @@ def learn(outcomes: Sequence[Outcome], context: GenerationContext) -> list[Updat
     yet: the old weights acted."""
     remembered = replayed(outcomes, context)
     practice: dict[OrganelleId, Sequence[Outcome]] = {name: [] for name in remembered}
-    practice |= practice_of(o for o in outcomes if o.assignment.is_learned_from)
+    practice |= _lessons_of([o for o in outcomes if o.assignment.is_learned_from], context)
     if context.learning_rule.needs_host_log_probabilities:
         # Where nobody learns, nothing is read.
         able = [name for name in practice if learning_rate(context.state.genome(name).traits, 0)]
@@ -78,6 +78,21 @@ def learn(outcomes: Sequence[Outcome], context: GenerationContext) -> list[Updat
     for wave in taught:
         updates += _step(wave, context, context.learning_rule.estimator)
     return updates
+
+
+def _lessons_of(
+    outcomes: Sequence[Outcome], context: GenerationContext
+) -> Mapping[OrganelleId, Sequence[Outcome]]:
+    """Return what each organelle may learn from: its practice, or that of the users that it serves,
+    whoever answered them."""
+    if "servers" not in context.strategy.wants:
+        return practice_of(outcomes)
+    of_server, state = defaultdict[OrganelleId, list[Outcome]](list), context.state
+    for outcome in outcomes:
+        user = state.users.get(outcome.assignment.items[0].user)
+        if user and user.chosen in state.population:  # else it waits to be replayed
+            of_server[user.chosen].append(outcome)
+    return of_server
 
 
 def learn_answers(

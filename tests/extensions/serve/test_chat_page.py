@@ -24,6 +24,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
     },
     "ecology": {"body": "<p>alive</p>", "content_type": "text/html"},
     "v1/feedback": {"json": {}},
+    "v1/feedback?user=me": {"json": {"user": "me", "verdicts": []}},
     "v1/chat/completions": {
         "body": "".join(f"data: {json.dumps(one)}\n\n" for one in CHUNKS) + "data: [DONE]\n\n",
         "content_type": "text/event-stream",
@@ -60,3 +61,22 @@ def test_an_answer_is_awaited_read_and_judged(page: sync_api.Page) -> None:
     assert good.evaluate("button => getComputedStyle(button).opacity") == "1"
     assert "you found it good" in reply.inner_text()
     assert page.get_by_role("button", name="this answer is bad").is_disabled()
+
+
+def thumbs(page: sync_api.Page, said: str) -> sync_api.Locator:
+    """The line about what the user accepted (+) and refused (-)."""
+    verdicts = [{"accepted": mark == "+", "organelle": "o3"} for mark in said]
+    body = {"user": "me", "verdicts": verdicts}
+    page.route("**/v1/feedback?user=me", lambda route: route.fulfill(json=body))
+    return page.locator("#thumbs")
+
+
+@in_a_browser
+def test_what_became_of_the_thumbs_is_told(page: sync_api.Page) -> None:
+    sync_api.expect(page.locator("#thumbs")).to_be_hidden()
+    line = thumbs(page, "-" * 18)
+    sync_api.expect(line).to_contain_text("me has accepted 0 of 18: trying other ways")
+    line = thumbs(page, "-" * 7 + "+--+-" + "+" * 7)
+    sync_api.expect(line).to_contain_text("me has accepted 8 of 10 lately, before 1 of 9")
+    assert line.locator("b").count() == 9
+    assert line.locator("b").first.get_attribute("title") == "good, answered by o3"

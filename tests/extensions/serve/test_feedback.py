@@ -211,3 +211,26 @@ def test_a_correction_is_kept_with_the_verdict_that_it_follows(served: Served) -
     assert (kept.is_accepted, kept.correction) == (False, "Rain.")
     assert served.service.journal.verdicts == 1
     assert served.service.journal.path.read_text().count("correction") == 1
+
+
+def test_a_user_sees_its_own_verdicts_once_they_are_learned(serve: Serve) -> None:
+    served = serve()
+    organelle = served.accept(user="ada")
+    served.accept(user="bob")
+    served.learn_all()
+    said = {"user": "ada", "verdicts": [{"accepted": True, "organelle": organelle}]}
+    wait_until(lambda: served.client.get("/v1/feedback?user=ada").json() == said)
+    metrics = served.client.get("/metrics").text
+    assert "symbiont_users_without_accepted 0.0" in metrics
+
+
+def test_a_key_of_a_user_shows_no_verdicts_of_others(
+    serve: Serve, keys: tuple[Path, dict[str, str]]
+) -> None:
+    path, known = keys
+    client = serve(keys=ApiKeys.read(path)).client
+    codes = [
+        client.get(f"/v1/feedback{asked}", headers=bearer(known["ada"])).status_code
+        for asked in ("", "?user=ada", "?user=bob")
+    ]
+    assert codes == [200, 200, 403]

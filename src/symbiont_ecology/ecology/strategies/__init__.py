@@ -20,7 +20,7 @@ from symbiont_ecology.ecology.prices import Prices
 from symbiont_ecology.ecology.routing.allocators import Allocator, Curriculum, curricula
 from symbiont_ecology.tasks.mixture import TaskMixture
 
-Want = Literal["deaths", "sketches", "memories", "kinds"]
+Want = Literal["deaths", "sketches", "memories", "kinds", "servers"]
 World = Literal["cells", "users"]
 
 
@@ -46,14 +46,14 @@ class Strategy(ABC):
     ``wants`` names what the engine does for it. *deaths*: the bankrupt die. *sketches*: answers
     that users remember have sketches, or coordinates (``RememberedAnswer.vector``). *memories*:
     servers remember what users accepted before they changed. *kinds*: it is told the kinds of
-    users. ``worlds`` names where it can work: where it draws questions
-    from *cells*, where *users* ask theirs, or both. ``service_fault`` says why a run of it
-    cannot answer people (``symbiont serve``); empty if it can. ``compares_rewards`` says that
-    practice serves to see who earns more and nothing else, so that a reward may have any scale.
-    ``questions`` are per cell and generation, on average; ``samples`` are rollouts per question,
-    and with 0 learning only reads. ``warm`` are gold examples per cell that founders have learned
-    (``run.warm``), with a learning rate of its own. ``phrases`` may stand in front of every
-    question.
+    users. *servers*: what a user accepts is learned by its server, whoever said it. ``worlds``
+    names where it can work: where it draws questions from *cells*, where *users* ask theirs, or
+    both. ``service_fault`` says why a run of it cannot answer people (``symbiont serve``); empty if
+    it can. ``compares_rewards`` says that practice serves to see who earns more and nothing else,
+    so that a reward may have any scale. ``questions`` are per cell and generation, on average;
+    ``samples`` are rollouts per question, and with 0 learning only reads. ``warm`` are gold
+    examples per cell that founders have learned (``run.warm``), with a learning rate of its own.
+    ``phrases`` may stand in front of every question.
     """
 
     wants: ClassVar[frozenset[Want]] = frozenset()

@@ -130,6 +130,11 @@ class Ecology(LearningStrategy):
         return frozenset[Want]({"deaths"}).union(*(part.wants for part in self.built_mechanisms))
 
     @cached_property
+    def phrases(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Those of its mechanisms."""
+        return tuple(phrase for part in self.built_mechanisms for phrase in part.phrases)
+
+    @cached_property
     def worlds(self) -> frozenset[World]:  # type: ignore[override]
         """Worlds where every mechanism can work."""
         both = frozenset[World]({"cells", "users"})

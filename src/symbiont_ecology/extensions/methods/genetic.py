@@ -21,7 +21,7 @@ from symbiont_ecology.adapters import AdapterWeights
 from symbiont_ecology.adapters.operators import Merge, Parents, operators, with_arity
 from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.base.registry import Share, Spec, kind_of
-from symbiont_ecology.base.types import TURN_END, BlobRef, OrganelleId
+from symbiont_ecology.base.types import TURN_END, OrganelleId
 from symbiont_ecology.ecology import (
     Assignment,
     Birth,
@@ -31,7 +31,6 @@ from symbiont_ecology.ecology import (
     Retire,
     practice_of,
 )
-from symbiont_ecology.ecology.decisions import ApplyContext
 from symbiont_ecology.ecology.learning import LearningRule
 from symbiont_ecology.ecology.strategies import (
     LearningStrategy,
@@ -75,22 +74,6 @@ class Offspring(Merge):
         is_new = generator.random() < self.rephrase
         choices = self.phrases if is_new else [parent.phrase for parent in parents]
         return replace(mutated, phrase=choices[int(generator.integers(len(choices)))])
-
-
-@dataclass(frozen=True)
-class FoundWithPhrase(Found):
-    """A founder with a phrase, which stands in front of every question that it is asked."""
-
-    phrase: str = ""
-
-    def first_weights(
-        self, organelle_id: OrganelleId, context: ApplyContext
-    ) -> tuple[BlobRef, int]:
-        weights, rank = super().first_weights(organelle_id, context)
-        if not self.phrase:
-            return weights, rank
-        phrased = replace(context.store.weights(weights), phrase=self.phrase)
-        return context.store.put_weights(phrased), rank
 
 
 @strategies.register("genetic")
@@ -156,7 +139,7 @@ class Genetic(LearningStrategy):
     def found(self, context: StrategyContext) -> list[Decision]:
         b_std, phrases = 0.0 if self.warm else self.b_std, self.phrases or ("",)
         return [
-            FoundWithPhrase(
+            Found(
                 {**self.traits, **self._sigma_of(None, context, number)},
                 context.rank,
                 b_std=b_std,

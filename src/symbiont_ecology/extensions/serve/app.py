@@ -65,6 +65,7 @@ class ServiceApp:
         app.add_middleware(HttpGuard)
         app.post("/v1/chat/completions", openapi_extra=_described(ChatRequest))(self.chat)
         app.post("/v1/feedback", openapi_extra=_described(FeedbackRequest))(self.feedback)
+        app.get("/v1/feedback")(self.verdicts)
         app.get("/v1/models")(self.models)
         app.get("/v1/models/{name}")(self.model)
         app.get("/healthz")(self.health)
@@ -94,6 +95,13 @@ class ServiceApp:
         user, is_for_all = _user(said.user, access), access.is_application and said.user is None
         await self._kept(partial(self._engine.judge, verdict, user, is_for_all=is_for_all))
         return JSONResponse({"id": said.id, "choice": said.choice, "accepted": verdict.is_accepted})
+
+    async def verdicts(self, request: Request, user: str | None = None) -> Response:
+        """Return the last verdicts of a user that were learned, the oldest first."""
+        name = _user(user, self._access(request))
+        status = await self._heard(partial(self._engine.tell_status, user=name))
+        said = [{"accepted": one, "organelle": organelle} for one, organelle in status.verdicts]
+        return JSONResponse({"user": name, "verdicts": said})
 
     async def models(self, request: Request) -> Response:
         """List the models: the ecology, the bare host, and for applications each organelle."""

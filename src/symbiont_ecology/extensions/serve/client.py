@@ -71,11 +71,11 @@ class EngineClient:
         self._listeners[number] = done
         self._channel.send(Judge(number, verdict, user, is_for_all))
 
-    def tell_status(self, told: Callable[[ServiceStatus], None]) -> None:
-        """Ask for the status of the service."""
+    def tell_status(self, told: Callable[[ServiceStatus], None], user: str = "") -> None:
+        """Ask for the status of the service, and for the verdicts of a user."""
         number = next(self._numbers)
         self._listeners[number] = told
-        self._channel.send(AskStatus(number))
+        self._channel.send(AskStatus(number, user))
 
     def listen(self, begin: Callable[[], None], end: Callable[[], None]) -> None:
         """Read messages until the other end has gone: ``begin`` hears once when requests can be

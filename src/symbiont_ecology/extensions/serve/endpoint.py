@@ -60,9 +60,9 @@ class EngineEndpoint:
                     self._service.scheduler.cancel(job)
             case Judge():
                 self._judge(message)
-            case AskStatus(number):
+            case AskStatus(number, user):
                 self._tell_state()
-                self._channel.send(Told(number, self._status()))
+                self._channel.send(Told(number, self._status(user)))
 
     def _tell_state(self) -> None:
         service, practice = self._service, self._service.run.runtime.practice
@@ -74,7 +74,7 @@ class EngineEndpoint:
         self._service.drained = lambda: None  # it is said once
         self._channel.send(Closed())
 
-    def _status(self) -> ServiceStatus:
+    def _status(self, user: str) -> ServiceStatus:
         service, journal = self._service, self._service.journal
         state = service.snapshot.context.state
         counters = {
@@ -88,11 +88,14 @@ class EngineEndpoint:
             "rows": service.scheduler.rows,
             "organelles": len(state.population),
             "users": len(state.users),
+            "users_without_accepted": sum(not one.accepted for one in state.users.values()),
             "generation": service.generation,
             "waiting_verdicts": journal.verdicts - journal.learned,
             "is_learning": not service.learning_error,
         }
-        return ServiceStatus(service.learning_error, counters, gauges)
+        answers = state.users[user].answers if user in state.users else ()
+        verdicts = tuple((answer.is_accepted, answer.organelle_id) for answer in answers)
+        return ServiceStatus(service.learning_error, counters, gauges, verdicts)
 
     def _ask(self, ask: Ask) -> None:
         job = self._jobs[ask.id] = AnswerJob(ask, done=partial(self._done, ask))

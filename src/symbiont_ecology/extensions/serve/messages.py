@@ -78,9 +78,10 @@ class Judge:
 
 @dataclass(frozen=True, slots=True)
 class AskStatus:
-    """A question for the status of the service."""
+    """A question for the status of the service, and for the verdicts of a user."""
 
     number: int
+    user: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +124,13 @@ class Done:
 @dataclass(frozen=True, slots=True)
 class ServiceStatus:
     """Counts since the service began, and of the present. ``learning_error`` may hold words of a
-    user."""
+    user. ``verdicts`` are the last ones of the user that was asked for, the oldest first, and who
+    gave each reply."""
 
     learning_error: str
     counters: Mapping[str, float]
     gauges: Mapping[str, float]
+    verdicts: tuple[tuple[bool, OrganelleId], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

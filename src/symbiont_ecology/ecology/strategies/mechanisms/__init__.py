@@ -26,11 +26,12 @@ class Room:
 
 
 class Mechanism:
-    """Frozen. By default it decides nothing. Its ``wants`` and its
-    ``worlds`` are like those of a strategy."""
+    """Frozen. By default it decides nothing. Its ``wants``, ``worlds`` and ``phrases`` are like
+    those of a strategy."""
 
     wants: ClassVar[frozenset[Want]] = frozenset()
     worlds: ClassVar[frozenset[World]] = frozenset({"cells", "users"})
+    phrases: tuple[str, ...] = ()
 
     def check(self, rank: int, host: str) -> None:
         """Check, before the host is loaded, that a new run can be founded on it at this LoRA rank.

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from pydantic import NonNegativeFloat, NonNegativeInt
 
-from symbiont_ecology.base.types import Item, OrganelleId
+from symbiont_ecology.base.types import Item, OrganelleId, judged_elsewhere
 from symbiont_ecology.ecology import Awaken, Decision, Found, Serve, User
 from symbiont_ecology.ecology.clusters import (
     CENTRED_SKETCHES,
@@ -71,12 +71,15 @@ class UserClustering(Mechanism):
 
         An organelle that pleases nobody yet may be of a kind of its own. Where replies are open, a
         refusal says little: a user that accepted nothing yet puts its next questions to others,
-        too.
+        too. A person who waits for the answer does so one question at a time.
         """
         state = context.state
         user = state.users.get(item.user, User())
         is_served = user.chosen in state.population
-        tries_others = earlier and context.tasks.families[item.family].is_open
+        is_waiting = item.logged is None and item.verifier is judged_elsewhere
+        earlier += len(user.answers) if is_waiting else 0
+        is_open = is_waiting or context.tasks.families[item.family].is_open
+        tries_others = earlier and is_open
         if is_served and (user.accepted or not tries_others):
             return user.chosen
         pleased = Counter(
