@@ -123,13 +123,14 @@ def _remembered(rollout: Rollout, context: GenerationContext) -> RememberedAnswe
     else:
         sum_of_all = float(rollout.log_probabilities.sum())
         confidence = math.exp(min(sum_of_all, 0.0)) if math.isfinite(sum_of_all) else 0.0
+    said_by_others = item.logged is not None and not item.logged.author
     return RememberedAnswer(
         item.family,
         item.depth,
         item.prompt,
         rollout.answer_ids,
         is_accepted=rollout.is_right,
-        organelle_id=rollout.organelle_id,
+        organelle_id="" if said_by_others else rollout.organelle_id,
         confidence=confidence,
         reply=rollout.text if item.user else "",
     )

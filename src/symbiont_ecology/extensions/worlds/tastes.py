@@ -202,15 +202,15 @@ def marked(reply: str, generator: Generator) -> str:
         if taste.wordings
     }
     sentences = _SENTENCE.split(_BULLET.sub("", reply).strip())
-    if chosen["short"]:
-        words = sentences[0].split()
-        sentences = [" ".join(words[: MAX_SHORT - 3]).rstrip(",;:.!?") + "."]
     extra = [
         wordings[name] for name, taste in TASTES.items() if chosen[name] and not taste.is_shape
     ]
     if chosen["short"]:
         extra = extra[:1]
-        sentences = [] if extra else sentences
+        added = [*extra, *(wordings[name] for name in ("polite", "asks") if chosen[name])]
+        room = MAX_SHORT - sum(len(_WORD.findall(sentence)) for sentence in added)
+        words = " ".join(sentences).split()[: max(room, 4)]
+        sentences = [" ".join(words).rstrip(",;:.!?") + "."]
     sentences += extra
     is_list = chosen["bullets"] and not chosen["short"]
     end = "\n" if is_list else " "

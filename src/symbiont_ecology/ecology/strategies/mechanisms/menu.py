@@ -104,6 +104,10 @@ class Kinds:
         """Return how likely a user is of each kind, by its own verdicts, ``(kinds,)``."""
         return self._chances(_counts(user, self.names))
 
+    def has_judged(self, user: User) -> bool:
+        """Return true if a user judged what one of these said."""
+        return any(answer.organelle_id in self.names for answer in user.answers)
+
     def server(self, user: User) -> OrganelleId:
         """Return who pleases a user most, as far as is known."""
         return self.names[int(np.argmax(self.chances(user) @ self.rates))]
@@ -195,8 +199,10 @@ class Menu(Mechanism):
         if not state.population:
             return None
         kinds = Kinds.read(state.notes.get(NOTE), list(state.population))
-        generator = context.draw("menu", item.id, earlier)
-        return kinds.drawn(state.users.get(item.user, User()), generator)
+        user = state.users.get(item.user, User())
+        if user.chosen in kinds.names and not kinds.has_judged(user):
+            return user.chosen  # by a log of what others said
+        return kinds.drawn(user, context.draw("menu", item.id, earlier))
 
     def tell(self, context: StrategyContext, room: Room) -> list[Decision]:
         """Note the kinds; return who is served by others, and who is born."""
@@ -205,6 +211,7 @@ class Menu(Mechanism):
         servers = {
             name: kinds.server(user) if user.accepted and kinds.names else NOBODY
             for name, user in state.users.items()
+            if user.chosen not in kinds.names or kinds.has_judged(user)
         }
         moved = {name: who for name, who in servers.items() if who != state.users[name].chosen}
         births = [*self._parted(servers, context, room), *self._anew(context, room)]
