@@ -35,7 +35,14 @@ from symbiont_ecology import Run
 from symbiont_ecology.base.types import HOST_SLOT, Decoding, Request
 from symbiont_ecology.extensions.company.measures import as_record, pairs_of, scores_of, share
 from symbiont_ecology.extensions.company.plan import GROUPED, LOG_FILE, config_of
-from symbiont_ecology.extensions.worlds.tastes import MENU, QUESTIONS, TASTES, DrawnLog, company_log
+from symbiont_ecology.extensions.worlds.tastes import (
+    MENU,
+    QUESTIONS,
+    TASTES,
+    DrawnLog,
+    company_log,
+    is_about,
+)
 from symbiont_ecology.model.kernel import HostKernel
 from symbiont_ecology.tasks.log_rows import LogRow, Verdicts, as_lines, read_log
 from symbiont_ecology.tasks.logs import LoggedUsers, held_out
@@ -136,11 +143,16 @@ def writer_of(kernel: HostKernel, questions: Sequence[str], generator: Generator
 
 
 def kept(kernel: HostKernel, taste: str, slot: int, before: str, questions: Sequence[str]) -> float:
-    """Return how often new replies have a taste, with a text in front of the questions."""
+    """Return how often new replies have a taste and a word of the question, with a text in front of
+    the questions."""
     asked = [Request(before + question, slot, TOKENS) for question in questions]
     draws = [np.random.default_rng([5, number]) for number in range(len(asked))]
     texts = kernel.rollout(asked, draws, Decoding(temperature=0.7)).texts
-    return float(np.mean([TASTES[taste].accepts(text) for text in texts]))
+    pleased = [
+        TASTES[taste].accepts(text) and is_about(question, text)
+        for question, text in zip(questions, texts, strict=True)
+    ]
+    return float(np.mean(pleased))
 
 
 def more_arms(

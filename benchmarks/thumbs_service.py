@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
 import threading
 import time
@@ -38,7 +37,7 @@ from symbiont_ecology.extensions.serve.messages import Ask
 from symbiont_ecology.extensions.serve.scheduler import AnswerJob
 from symbiont_ecology.extensions.serve.service import Service, opened_service
 from symbiont_ecology.extensions.serve.world import prompt_of
-from symbiont_ecology.extensions.worlds.tastes import QUESTIONS, TASTES
+from symbiont_ecology.extensions.worlds.tastes import QUESTIONS, TASTES, is_about
 from symbiont_ecology.run.build import host_source
 from symbiont_ecology.run.config import load_config
 
@@ -98,18 +97,13 @@ def company(
         ]
         for job in answered(service, asked):
             (reply,), user = job.texts, job.ask.user
-            is_right = TASTES[tastes[user]].accepts(reply) and is_about(job.ask.prompt, reply)
+            is_useful = FEATURE_ONLY in sys.argv or is_about(job.ask.prompt, reply)
+            is_right = TASTES[tastes[user]].accepts(reply) and is_useful
             said[user].append(bool(is_right != (generator.random() < WRONG)))
             service.journal.write(GivenVerdict(job.ask.id, said[user][-1]))
         while service.limits.learn_share and has_to_learn(service):
             time.sleep(0.02)
     return np.array(list(said.values()), dtype=float)
-
-
-def is_about(question: str, reply: str) -> bool:
-    """Return True if a reply has a word of the deed that is asked about, by its first letters."""
-    asked, said = (set(re.findall(r"\b[a-z]{4}", text.lower())) for text in (question, reply))
-    return FEATURE_ONLY in sys.argv or bool((asked - {"what", "best", "expl"}) & said)
 
 
 def has_to_learn(service: Service) -> bool:

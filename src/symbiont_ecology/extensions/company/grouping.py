@@ -21,7 +21,7 @@ SKETCH_VARIANCE, SKETCH_NOISE = 0.5, 0.3
 """Variance of verdicts that gradients explain, where they are known, and that nothing does."""
 MAX_LIKES = 4
 """Features that the description of a group names."""
-LEAST_LIKED = 0.08
+MIN_LIKED = 0.08
 """A smaller weight is not worth a word."""
 
 
@@ -52,7 +52,7 @@ class Group:
         return [
             (self.features.names[place], float(weights[place]))
             for place in order
-            if abs(weights[place]) >= LEAST_LIKED
+            if abs(weights[place]) >= MIN_LIKED
         ]
 
     def chances_of(self, replies: Sequence[str]) -> np.ndarray:

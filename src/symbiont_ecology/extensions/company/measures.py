@@ -1,4 +1,4 @@
-"""What adapters make of rows that nobody learned from, beside their controls, and what follows.
+"""Measures of adapters and their controls on rows that nobody learned from, and what follows.
 
 *AUC* (area under the curve): how often a reply that a user accepted gets a higher score than one
 that the same user refused; .5 is chance. The score of an adapter is how much likelier it makes a

@@ -32,7 +32,7 @@ def _has(pattern: str) -> Callable[[str], bool]:
 
 @dataclass(frozen=True)
 class Taste:
-    """What a user accepts. ``phrase`` asks for it, and ``wordings`` are texts by which a reply
+    """A rule of what is accepted. ``phrase`` asks for it, and ``wordings`` are texts by which a reply
     gets the feature, where it is a text."""
 
     accepts: Callable[[str], bool]
@@ -148,6 +148,13 @@ def plain_replies(questions: Sequence[str], generator: Generator) -> list[str]:
         return " ".join([firsts[generator.integers(len(firsts))], *(rest[n] for n in chosen)])
 
     return [one() for _ in questions]
+
+
+def is_about(question: str, reply: str) -> bool:
+    """Return true if a reply has a word of what is asked, by its first letters: a reply that has
+    nothing but the feature of a taste is of no use."""
+    asked, said = (set(re.findall(r"\b[a-z]{4}", text.lower())) for text in (question, reply))
+    return bool((asked - {"what", "best", "expl"}) & said)
 
 
 @dataclass(frozen=True)
