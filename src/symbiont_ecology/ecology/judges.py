@@ -47,7 +47,7 @@ _NAMED: dict[str, Callable[[str], float]] = {
     "list items": lambda text: np.log1p(len(_BULLET.findall(text))),
     "several lines": lambda text: "\n" in text,
     "commas": lambda text: np.log1p(text.count(",")),
-    "capitals": lambda text: sum(map(str.isupper, text)) / max(len(text), 1),
+    "words in capitals": _says(r"(?-i:\b[A-Z]{2,}\b)"),
     "a question at the end": lambda text: text.rstrip().endswith("?"),
     "a question": _says(r"\?"),
     "an exclamation": _says("!"),

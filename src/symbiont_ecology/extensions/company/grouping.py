@@ -88,7 +88,7 @@ def _worded(feature: str) -> str:
         return f"{_worded(feature[:-1])} at the end"
     if feature == "0":  # as digits are counted
         return "a number"
-    is_named = " " in feature or feature in ("length", "sentences", "commas", "capitals", "money")
+    is_named = " " in feature or feature in ("length", "sentences", "commas", "money")
     return feature if is_named or feature in ("time", "courtesy", "steps") else f"“{feature}”"
 
 

@@ -32,8 +32,8 @@ def _has(pattern: str) -> Callable[[str], bool]:
 
 @dataclass(frozen=True)
 class Taste:
-    """A rule of what is accepted. ``phrase`` asks for it, and ``wordings`` are texts by which a reply
-    gets the feature, where it is a text."""
+    """A rule of what is accepted. ``phrase`` asks a model for it, and ``wordings`` are texts by
+    which a reply gets the feature, where it is a text."""
 
     accepts: Callable[[str], bool]
     phrase: str
