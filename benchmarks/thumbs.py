@@ -208,7 +208,8 @@ def measure(seed: int, kernel: HostKernel, folder: Path) -> dict[str, Any]:
     subprocess.run([*words, "--out", str(folder / "run"), "--quiet"], check=True)
     seconds = time.monotonic() - start
     report = json.loads((folder / "run" / "report.json").read_text(encoding="utf-8"))
-    rows = read_log(folder / "run" / LOG_FILE, "log", GROUPED, Verdicts()).rows
+    table = read_log(folder / "run" / LOG_FILE, "log", GROUPED, Verdicts())
+    rows = [row for row in table.rows if not row.learner]
     back = held_out(rows)
     learned = [row for row in rows if row.question not in back]
     users = sorted(log.tastes)

@@ -211,8 +211,10 @@ class Evidence:
         return factor, (whitened[:, 0], whitened[:, 1:])
 
     def judge(self, members: Iterable[int]) -> Judge:
-        """Return the judge of these users."""
-        rows = np.concatenate([self.rows[user] for user in sorted(members)])
+        """Return the judge of these users; of nobody, one that likes everything alike."""
+        rows = np.concatenate([np.zeros(0, int), *(self.rows[user] for user in sorted(members))])
+        if not len(rows):
+            return Judge(np.zeros(len(self.variances)))
         _, (values, features) = self._whitened(rows)
         gains = _gain_of_one(values, features) + self.log_prior
         odds = np.log(ONE_FEATURE / (1 - ONE_FEATURE)) + logsumexp(gains)

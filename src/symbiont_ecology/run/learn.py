@@ -89,7 +89,10 @@ def _lessons_of(
         return practice_of(outcomes)
     of_server, state = defaultdict[OrganelleId, list[Outcome]](list), context.state
     for outcome in outcomes:
-        user = state.users.get(outcome.assignment.items[0].user)
+        name = outcome.assignment.items[0].user
+        if not name:  # a lesson of a log, for one of them
+            of_server[outcome.assignment.organelle_id].append(outcome)
+        user = state.users.get(name)
         if user and user.chosen in state.population:  # else it waits to be replayed
             of_server[user.chosen].append(outcome)
     return of_server

@@ -68,6 +68,7 @@ ROLES: Mapping[str, str] = {
     "family": "family",
     "group": "",
     "log_probability": "",
+    "learner": "",
     "correction": """correction corrected correctedreply correctedresponse demonstration edited
         editedreply idealresponse idealanswer expectedoutput""",
     "score": "score stars rating userrating value",
@@ -76,7 +77,8 @@ ROLES: Mapping[str, str] = {
         insertedat loggedat sentat feedbackdate updatedat""",
 }
 """Usual names of each column, in small letters without anything between; the first that is there is
-taken. Groups and log-probabilities are taken only if their columns are named."""
+taken. Those without a usual name are what we write ourselves: they are taken if they are named
+and there."""
 LOG_COLUMNS = tuple(ROLES)
 NEEDED = ("user", "prompt", "reply", "accepted")
 YES = _words(
@@ -120,7 +122,8 @@ log_forms: Registry[LogForm] = Registry("log form", __name__)
 class LogRow:
     """A reply that a user accepted or refused. ``place`` is its line or row in the file, ``time``
     is in seconds since 1970, 0 where the table does not say it. ``log_probability`` is how likely
-    the model that is to learn makes the reply before it learns, in nats."""
+    the model that is to learn makes the reply before it learns, in nats. A row with a ``learner``
+    is no verdict of its user: the adapter of this group learns the reply."""
 
     place: int
     user: str
@@ -134,6 +137,7 @@ class LogRow:
     time: float = 0.0
     group: str = ""
     log_probability: float | None = None
+    learner: str = ""
 
     @property
     def question(self) -> str:
@@ -289,6 +293,7 @@ def _plain(row: LogRow) -> dict[str, object]:
         "time": row.time or None,
         "group": row.group,
         "log_probability": row.log_probability,
+        "learner": row.learner,
     }
     return fields | {name: value for name, value in others.items() if value not in ("", None)}
 
@@ -337,6 +342,7 @@ def _row(
         seconds_of(cells["time"]),
         _label(cells["group"]),
         None if cells["log_probability"] is None else float(str(cells["log_probability"])),
+        _label(cells["learner"]),
     )
 
 
@@ -476,7 +482,7 @@ def _columns(
     filled = dict.fromkeys(name for _, row in table for name in _names(row))
     known = {**filled, **dict.fromkeys(name for _, row in table for name in row)}
     for role, name in wanted.items():
-        if all(cell_of(row, name) is None for _, row in table):
+        if ROLES[role] and all(cell_of(row, name) is None for _, row in table):
             check_columns(known, [name], about, f"name yours, --{role} COLUMN")
     usual = defaultdict[str, list[str]](list)
     for name in known:

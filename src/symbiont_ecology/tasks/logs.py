@@ -58,7 +58,8 @@ class LogTask(DataTask):
     def of(cls, name: str, about: str, rows: Sequence[LogRow]) -> LogTask:
         """Return the task of some rows; ``about`` says where they come from."""
         accepted: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
-        for one in (one for row in rows for one in row.lessons):
+        verdicts = [row for row in rows if not row.learner]
+        for one in (one for row in verdicts for one in row.lessons):
             if one.is_accepted:
                 accepted[one.user, one.prompt][one.reply] = None
         lines = tuple(
@@ -66,7 +67,7 @@ class LogTask(DataTask):
             for (user, prompt), replies in accepted.items()
         )
         log, grader = tuple(rows), graders.build("exact")
-        return cls(name, lines, about, grader, log=log, held_out=held_out(log))
+        return cls(name, lines, about, grader, log=log, held_out=held_out(verdicts))
 
     @cached_property
     def digest(self) -> str:
@@ -205,7 +206,7 @@ class LoggedUsers(DataUsers):
     @cached_property
     def groups(self) -> Mapping[str, Sequence[str]]:
         """The users of each group, by the newest row of each; none if a row has no group."""
-        rows = [row for task in self.tasks if isinstance(task, LogTask) for row in task.log]
+        rows = [row for task in self._logs for row in task.log if not row.learner]
         of_user = {row.user: row.group for row in rows}
         groups = defaultdict[str, list[str]](list)
         for user, group in of_user.items():
@@ -219,7 +220,15 @@ class LoggedUsers(DataUsers):
     @cached_property
     def rows(self) -> Sequence[Item]:
         """The rows that are learned from, each with its reply; behind it the same with the reply
-        that the user wanted, if that is known."""
+        that the user wanted, if that is known. If some rows have learners, these rows alone."""
+        lessons = [
+            self._lesson(row, task) for task in self._logs for row in task.log if row.learner
+        ]
+        return lessons or self.verdicts
+
+    @cached_property
+    def verdicts(self) -> Sequence[Item]:
+        """The verdicts of users that are not held out, each with its reply."""
         return self._items(is_held_out=False)
 
     @cached_property
@@ -227,13 +236,23 @@ class LoggedUsers(DataUsers):
         """The rows that are kept for measuring, each with its reply."""
         return self._items(is_held_out=True)
 
+    def _lesson(self, row: LogRow, task: LogTask) -> Item:
+        """Return a reply for the adapter of a group, which nobody will remember. Groups are founded
+        in the order of their names, and are organelles of these numbers."""
+        founder = f"o{list(self.groups).index(row.learner) + 1}"
+        reply = LoggedReply(row.reply, row.is_accepted, founder, row.log_probability)
+        return replace(task.item(row.question, DEPTH), user="", logged=reply)
+
+    @property
+    def _logs(self) -> list[LogTask]:
+        return [task for task in self.tasks if isinstance(task, LogTask)]
+
     def _items(self, *, is_held_out: bool) -> Sequence[Item]:
-        logs = [task for task in self.tasks if isinstance(task, LogTask)]
         pairs = [
             (one, task)
-            for task in logs
+            for task in self._logs
             for row in task.log
-            if (row.question in task.held_out) == is_held_out
+            if (row.question in task.held_out) == is_held_out and not row.learner
             for one in ((row,) if is_held_out else row.lessons)
         ]
         is_timed = all(row.time for row, _ in pairs)

@@ -85,7 +85,7 @@ def test_users_of_a_drawn_log_are_grouped_by_taste_and_described(
     rows: tuple[list[LogRow], dict[str, str]],
 ) -> None:
     said, tastes = rows
-    groups = group_users(said, others=("nobody knows",))
+    groups = group_users(said, others=("nobody knows",)).groups
     kinds = [{tastes[user] for user in group.users if user in tastes} for group in groups]
     assert sorted(map(len, kinds)) == [1] * len(TASTES.keys() & {*tastes.values()})
     words = {taste: group.in_words() for (taste,), group in zip(kinds, groups, strict=True)}
@@ -102,9 +102,20 @@ def test_controls_have_the_same_users_and_random_groups_the_same_sizes(
     said, _ = rows
     arms = arms_of(group_users(said), seed=0)
     assert list(arms) == [OURS, "all", "random", "each"]
-    sizes = [
-        sorted(list(arm.values()).count(group) for group in {*arm.values()})
-        for arm in (arms[OURS], arms["random"])
-    ]
+    sizes = [sorted(len(group.users) for group in arms[name]) for name in (OURS, "random")]
     assert sizes[0] == sizes[1]
-    assert arms[OURS] != arms["random"]
+    members = [{frozenset(group.users) for group in arms[name]} for name in (OURS, "random")]
+    assert members[0] != members[1]
+    assert {len(group.users) for group in arms["each"]} == {1}
+
+
+def test_an_adapter_learns_what_its_judge_expects_to_please_whoever_got_it(
+    rows: tuple[list[LogRow], dict[str, str]],
+) -> None:
+    said, tastes = rows
+    for group in group_users(said).groups:
+        taste = TASTES[tastes[group.users[0]]]
+        lessons = group.lessons(said)
+        assert all(lesson.learner == group.name and lesson.is_accepted for lesson in lessons)
+        assert len(lessons) > group.accepted
+        assert np.mean([taste.accepts(lesson.reply) for lesson in lessons]) > 0.8

@@ -98,7 +98,7 @@ def _can_go_on(place: Path, *, rows: Sequence[LogRow], plan: Plan) -> bool:
     if not (place / LOG_FILE).exists():
         return is_free_for(place, plan(rows, place / LOG_FILE))
     kept = read_log(place / LOG_FILE, str(place), GROUPED, Verdicts()).rows
-    plain = (replace(row, group="", log_probability=None) for row in kept)
+    plain = (replace(row, group="", log_probability=None) for row in kept if not row.learner)
     are_same = as_lines(plain) == as_lines(rows)
     return are_same and is_free_for(place, plan(kept, place / LOG_FILE))
 
@@ -128,20 +128,28 @@ def _learned(
     rows = read_by(kernel, config, rows)
     tell(f"grouping users by {len(learned)} verdicts …")
     users = {row.user for row in rows}
-    groups = group_users(learned, config.seed, users, sketcher_of(kernel))
-    for group in groups:
+    sketcher = sketcher_of(kernel)
+    grouping = group_users(learned, config.seed, users, sketcher)
+    for group in grouping.groups:
         tell(f"{_titled(group)}; {', '.join(group.users):.60}")
     runs = dict[str, Run]()
-    for name, group_of in arms_of(groups, config.seed).items():
+    for name, groups in arms_of(grouping, config.seed).items():
         place = folder if name == OURS else folder / CONTROLS / name
         tell(f"learning: {ARMS[name]}")
         place.mkdir(parents=True, exist_ok=True)
+        group_of = {user: group.name for group in groups for user in group.chances}
         grouped = [replace(row, group=group_of[row.user]) for row in rows]
+        if sketcher is None:  # words tell enough to know what other groups' replies are worth
+            grouped += [lesson for group in groups for lesson in group.lessons(learned)]
         write_whole(place / LOG_FILE, as_lines(grouped))
-        runs[name] = Run(place, plan(grouped, place / LOG_FILE), kernel)
+        own = plan(grouped, place / LOG_FILE)
+        if name != OURS:  # all arms may take as much
+            length = runs[OURS].config.run.generations
+            own = own.model_copy(update={"run": own.run.model_copy(update={"generations": length})})
+        runs[name] = Run(place, own, kernel)
         live(runs[name], quiet, again)
     tell("measuring …")
-    return runs, groups
+    return runs, grouping.groups
 
 
 def _titled(group: Group) -> str:

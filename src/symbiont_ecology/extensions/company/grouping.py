@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,6 +17,9 @@ MIN_ACCEPTED = 4
 ENOUGH_ACCEPTED, SURE = 8, 0.8
 """Accepted replies of a user from which on its group is usually right; and the probability from
 which on it is called sure."""
+OWN_CHANCE, OTHERS_CHANCE = 0.3, 0.6
+"""Probability, by its judge, that a group accepts a reply, from which on its adapter learns the
+reply: one that was accepted there, and any other."""
 SKETCH_VARIANCE, SKETCH_NOISE = 0.5, 0.3
 """Variance of verdicts that gradients explain, where they are known, and that nothing does."""
 MAX_LIKES = 4
@@ -66,6 +69,16 @@ class Group:
         chances: np.ndarray = np.clip(self.rate + spread * scores, 0.0, 1.0) * says_enough
         return chances
 
+    def lessons(self, rows: Sequence[LogRow]) -> list[LogRow]:
+        """Return the rows whose replies its adapter should learn, whoever got them: those that its
+        judge expects to be accepted, and those that were, unless they look like a slip."""
+        lessons = []
+        for row, chance in zip(rows, self.chances_of([row.reply for row in rows]), strict=True):
+            is_liked = row.is_accepted and row.user in self.chances
+            if chance >= (OWN_CHANCE if is_liked else OTHERS_CHANCE):
+                lessons.append(replace(row, is_accepted=True, learner=self.name, correction=""))
+        return lessons
+
     def in_words(self) -> str:
         """Return what pleases these users, in words."""
         liked = [_worded(name) for name, weight in self.likes if weight > 0]
@@ -92,13 +105,22 @@ def _worded(feature: str) -> str:
     return feature if is_named or feature in ("time", "courtesy", "steps") else f"“{feature}”"
 
 
+@dataclass(frozen=True, eq=False)
+class Grouping:
+    """The ``groups`` of users that were found, the largest first, and what makes others of the same
+    rows: ``of`` takes their names, and the chances of the users of each."""
+
+    groups: list[Group]
+    of: Callable[[Mapping[str, Mapping[str, float]]], list[Group]]
+
+
 def group_users(
     rows: Sequence[LogRow],
     seed: int = 0,
     others: Iterable[str] = (),
     sketches: Callable[[Sequence[LogRow]], np.ndarray] | None = None,
-) -> list[Group]:
-    """Return the groups of the users of some rows, the largest first.
+) -> Grouping:
+    """Return the groups of the users of some rows.
 
     A group in which next to nothing was accepted gets no adapter: each of its users is put where it
     most likely belongs, and its chance says how surely. Of ``others`` nothing is known, so they go
@@ -132,15 +154,32 @@ def group_users(
     sizes = {own: len(names) / len(users) for own, names in members.items()}
     largest = max(sizes, key=sizes.__getitem__)
     members[largest] |= dict.fromkeys({*others}.difference(users), round(sizes[largest], 3))
-    groups = list[Group]()
-    for number, own in enumerate(sorted(members, key=lambda own: -len(members[own])), 1):
-        mine = [row for row in rows if row.user in members[own]]
-        liked = [row.reply for row in mine if row.is_accepted]
-        rate = (len(liked) + 1) / (len(mine) + 3)
-        judge = evidence.judge(place[user] for user in members[own] if user in place)
-        least = min(map(_count_of_words, liked), default=0)
-        groups.append(Group(f"g{number}", members[own], judge, features, rate, len(liked), least))
-    return groups
+
+    def of(chances_of: Mapping[str, Mapping[str, float]]) -> list[Group]:
+        return [
+            _group(name, chances, rows, features, evidence.judge(_numbers(chances, place)))
+            for name, chances in chances_of.items()
+        ]
+
+    order = sorted(members, key=lambda own: -len(members[own]))
+    return Grouping(of({f"g{number}": members[own] for number, own in enumerate(order, 1)}), of)
+
+
+def _numbers(users: Iterable[str], place: Mapping[str, int]) -> list[int]:
+    return [place[user] for user in users if user in place]
+
+
+def _group(
+    name: str,
+    chances: Mapping[str, float],
+    rows: Sequence[LogRow],
+    features: ReplyFeatures,
+    judge: Judge,
+) -> Group:
+    mine = [row for row in rows if row.user in chances]
+    liked = [row.reply for row in mine if row.is_accepted]
+    rate, least = (len(liked) + 1) / (len(mine) + 3), min(map(_count_of_words, liked), default=0)
+    return Group(name, chances, judge, features, rate, len(liked), least)
 
 
 def _mean_shared(shared: np.ndarray, user: int, group: frozenset[int]) -> float:

@@ -10,13 +10,13 @@ compared.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
 
 from symbiont_ecology.base.types import HOST_SLOT, Decoding, Item, Request, last_turn
-from symbiont_ecology.extensions.company.grouping import Group
+from symbiont_ecology.extensions.company.grouping import Group, Grouping
 from symbiont_ecology.model.kernel import HostKernel
 from symbiont_ecology.run.run import Run
 
@@ -60,18 +60,28 @@ class Reply:
     adapted_chance: float
 
 
-def arms_of(groups: Sequence[Group], seed: int) -> dict[str, dict[str, str]]:
-    """Return the group of each user in each arm. An arm that is the same as another is left out."""
-    ours = {user: group.name for group in groups for user in group.users}
+def arms_of(grouping: Grouping, seed: int) -> dict[str, list[Group]]:
+    """Return the groups of each arm. An arm that is the same as another is left out."""
+    ours = {user: group.name for group in grouping.groups for user in group.users}
     users, generator = sorted(ours), np.random.default_rng([seed, 1])
     order = generator.permutation(len(users))
     mixed = {user: ours[users[place]] for user, place in zip(users, order, strict=True)}
-    arms = {OURS: ours}
-    if len(groups) > 1:
-        arms |= {"all": dict.fromkeys(users, "all"), "random": mixed}
-    if len(groups) < len(users) <= MAX_EACH:
-        arms["each"] = {user: f"u{number}" for number, user in enumerate(users, 1)}
+    arms = {OURS: grouping.groups}
+    if len(grouping.groups) > 1:
+        arms["all"] = grouping.of({"all": dict.fromkeys(users, 1.0)})
+        arms["random"] = grouping.of(_members(mixed))
+    if len(grouping.groups) < len(users) <= MAX_EACH:
+        alone = {user: f"u{number}" for number, user in enumerate(users, 1)}
+        arms["each"] = grouping.of(_members(alone))
     return arms
+
+
+def _members(group_of: Mapping[str, str]) -> dict[str, dict[str, float]]:
+    """Return the users of each group, whose place is given."""
+    members: dict[str, dict[str, float]] = defaultdict(dict)
+    for user, group in group_of.items():
+        members[group][user] = 1.0
+    return members
 
 
 def scores_of(kernel: HostKernel, run: Run | None, items: Sequence[Item]) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,10 +28,11 @@ from symbiont_ecology.tasks.synthetic.styles import prompt_styles
 
 LOG_PRESET, LOG_FILE = "habitats/log", "log.jsonl"
 """The preset; and the rows that are learned, in the folder of the run: a log in its plain form."""
-GROUPED = {"group": "group", "log_probability": "log_probability"}
+GROUPED = {role: role for role in ("group", "log_probability", "learner")}
 """Columns of such a log that no table of somebody else has."""
-MAX_SLOTS = 24
-"""Adapters in memory at once."""
+MAX_SLOTS, MAX_THREADS = 24, 8
+"""Adapters in memory at once, and threads of a real model."""
+EMBEDDED = "embedded"
 
 
 def read_table(
@@ -83,7 +85,7 @@ def config_of(
         raise ConfigError(f"--passes: expected a number above 0, got {passes:g}")
     if "${" in f"{path}{host}":
         raise ConfigError("learn-from: '${' in a path cannot be written in a config")
-    users, groups = ({getattr(row, name) for row in rows} for name in ("user", "group"))
+    users, groups = {row.user for row in rows}, {row.group for row in rows if not row.learner}
     is_grouped = "" not in groups
     columns = {"columns": GROUPED} if is_grouped else {}
     source = {"kind": "log", "name": "log", "path": str(path), **columns}
@@ -94,6 +96,8 @@ def config_of(
     where = f"learn-from {about}"
     room = {"strategy.capacity": len(groups), "strategy.ranks": len(groups) * MAX_RANK}
     room["host.slots"] = min(len(users), MAX_SLOTS)
+    if host != EMBEDDED:
+        room["host.threads"] = min(os.cpu_count() or 1, MAX_THREADS)
     typed = {change.partition("=")[0].strip() for change in overrides}
     # Behind a host that was typed, whose preset has slots of its own.
     overrides = [*overrides, *(f"{key}={n}" for key, n in room.items() if key not in typed)]
@@ -106,8 +110,9 @@ def config_of(
         config = compose((LOG_PRESET, values), overrides, where)
     if any(change.startswith("run.generations=") for change in overrides) or not config.tasks.users:
         return config
-    kept_back = held_out(rows)
-    learned = sum(row.question not in kept_back for row in rows)
+    kept_back = held_out([row for row in rows if not row.learner])
+    lessons = sum(bool(row.learner) for row in rows)
+    learned = lessons or sum(row.question not in kept_back for row in rows)
     values["run"] = {"generations": math.ceil(passes * learned / config.tasks.users.questions)}
     return compose((LOG_PRESET, values), overrides, where)
 

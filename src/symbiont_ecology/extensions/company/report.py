@@ -44,7 +44,7 @@ def measured(
     run = runs[OURS]
     world = run.loaded.tasks.users
     assert isinstance(world, LoggedUsers)
-    items, learned = world.held_out, world.rows
+    items, learned = world.held_out, world.verdicts
     bare = scores_of(kernel, None, items)
     pairs = {
         name: pairs_of(items, scores_of(kernel, one, items) - bare) for name, one in runs.items()
