@@ -26,7 +26,9 @@ NOT_TYPED = {
     ),
     r"install-completion": "changes the shell of who types it",
     r"datasets get": "asks a hub; another file of tests types it",
-    r"learn-from logs/|(suite|ablate)(?!.*dry-run)": "minutes; another file of tests types it",
+    r"artifacts/ours|learn-from logs/|(suite|ablate)(?!.*dry-run)": (
+        "minutes; another file of tests types it"
+    ),
     r"^symbiont (demo|serve|calibrate|evolve)\b": "another file of tests types it",
     r"report_to|executor": "a package that is no dependency; another file of tests types it",
     r"^symbiont lm-eval|immigration": (

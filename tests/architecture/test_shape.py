@@ -22,7 +22,7 @@ BUDGETS = {
     "ecology": 2770,
     "evaluate": 810,
     "extensions/bridges": 440,
-    "extensions/company": 690,
+    "extensions/company": 730,
     "extensions/data": 670,
     "extensions/engines": 400,
     "extensions/evoscope": 1800,
@@ -35,8 +35,8 @@ BUDGETS = {
     "extensions/worlds": 690,
     "model": 2930,
     "run": 2260,
-    "tasks": 2110,
-    "tests": 27350,
+    "tasks": 2120,
+    "tests": 27420,
     "top level": 40,
 }
 """Lines of code of each folder. Raising one takes a sentence in the change log."""

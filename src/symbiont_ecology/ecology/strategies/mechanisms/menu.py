@@ -168,10 +168,10 @@ def _counts(user: User, names: Sequence[OrganelleId]) -> np.ndarray:
 class NoteKinds(Decision):
     """The state keeps which kinds of users there are."""
 
-    kinds: Kinds
+    written: Mapping[str, Any]
 
     def apply(self, context: ApplyContext) -> list[Event]:
-        context.state.notes[NOTE] = self.kinds.written()
+        context.state.notes[NOTE] = dict(self.written)
         return []
 
 
@@ -215,7 +215,7 @@ class Menu(Mechanism):
         }
         moved = {name: who for name, who in servers.items() if who != state.users[name].chosen}
         births = [*self._parted(servers, context, room), *self._anew(context, room)]
-        return [NoteKinds(kinds), Serve(moved), *births[: room.places]]
+        return [NoteKinds(kinds.written()), Serve(moved), *births[: room.places]]
 
     def _parted(
         self, servers: Mapping[str, OrganelleId], context: StrategyContext, room: Room
