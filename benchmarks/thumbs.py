@@ -17,7 +17,7 @@ import re
 import subprocess
 import sys
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -33,6 +33,7 @@ from scipy.spatial.distance import squareform
 
 from symbiont_ecology import Run
 from symbiont_ecology.base.types import HOST_SLOT, Decoding, Request
+from symbiont_ecology.extensions.company.grouping import group_users
 from symbiont_ecology.extensions.company.measures import as_record, pairs_of, scores_of, share
 from symbiont_ecology.extensions.company.plan import GROUPED, LOG_FILE, config_of
 from symbiont_ecology.extensions.worlds.tastes import (
@@ -156,16 +157,24 @@ def kept(kernel: HostKernel, taste: str, slot: int, before: str, questions: Sequ
 
 
 def more_arms(
-    kernel: HostKernel, rows: Sequence[LogRow], folder: Path, arms: Mapping[str, Mapping[str, str]]
+    kernel: HostKernel, rows: Sequence[LogRow], run: Run, arms: Mapping[str, Mapping[str, str]]
 ) -> dict[str, Run]:
-    """Return the runs of more arms, on the same rows."""
-    runs = {}
+    """Return the runs of more arms, whose adapters choose their lessons as ours do, and take as
+    much."""
+    back, runs = held_out(rows), {}
+    learned = [row for row in rows if row.question not in back]
+    grouping = group_users(learned, others={row.user for row in rows})
     for name, group_of in arms.items():
-        place = folder / "controls" / name
+        members: dict[str, dict[str, float]] = defaultdict(dict)
+        for user, group in group_of.items():
+            members[group][user] = 1.0
+        place = run.folder / "controls" / name
         place.mkdir(parents=True, exist_ok=True)
         grouped = [replace(row, group=group_of[row.user]) for row in rows]
+        grouped += [one for group in grouping.of(members) for one in group.lessons(learned)]
         (place / LOG_FILE).write_text(as_lines(grouped), encoding="utf-8")
-        plan = partial(config_of, overrides=(), about=place, host="smollm2", passes=3.0)
+        length = [f"run.generations={run.config.run.generations}"]
+        plan = partial(config_of, overrides=length, about=place, host="smollm2", passes=3.0)
         runs[name] = Run(place, plan(grouped, place / LOG_FILE), kernel).finish()
     return runs
 
@@ -194,76 +203,82 @@ def asked_new(
     return shares
 
 
-def measure(seed: int, kernel: HostKernel, folder: Path) -> dict[str, Any]:
-    """Return the figures of one log."""
+def drawn_table(seed: int, kernel: HostKernel, path: Path) -> DrawnLog:
+    """Return the log of a seed, and write it as a table."""
     log = company_log(seed, writer=partial(writer_of, kernel))
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "thumbs.csv"
+    path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(log.rows[0]))
         writer.writeheader()
         writer.writerows(log.rows)
-    start = time.monotonic()
-    words = [sys.executable, "-m", "symbiont_ecology", "learn-from", str(path), "--host", "smollm2"]
-    subprocess.run([*words, "--out", str(folder / "run"), "--quiet"], check=True)
+    return log
+
+
+def indices(
+    truth: Mapping[str, str], found: Mapping[str, Mapping[str, Any]], sure: Sequence[str]
+) -> dict[str, float]:
+    """Return how well each grouping agrees with the true tastes, among users of whom enough is
+    known."""
+    tastes = [truth[user] for user in sure]
+    return {
+        name: rand_index(tastes, [group_of[user] for user in sure])
+        for name, group_of in found.items()
+    }
+
+
+def chances_of(
+    report: Mapping[str, Any], truth: Mapping[str, str], accepted: Mapping[str, int]
+) -> list[tuple[int, float, bool]]:
+    """Return of each user how much it accepted, how surely it was put into its group, and if most
+    users there have its taste."""
+    told = []
+    for group in report["groups"]:
+        taste = Counter(truth[user] for user in group["users"]).most_common(1)[0][0]
+        for user, one in group["users"].items():
+            told.append((accepted[user], one["chance"], truth[user] == taste))
+    return told
+
+
+def measure(seed: int, kernel: HostKernel, folder: Path) -> dict[str, Any]:
+    """Return the figures of one log."""
+    log, start = drawn_table(seed, kernel, folder / "thumbs.csv"), time.monotonic()
+    words = [sys.executable, "-m", "symbiont_ecology", "learn-from", str(folder / "thumbs.csv")]
+    words += ["--host", "smollm2", "--out", str(folder / "run"), "--quiet"]
+    subprocess.run(words, check=True)
     seconds = time.monotonic() - start
     report = json.loads((folder / "run" / "report.json").read_text(encoding="utf-8"))
     table = read_log(folder / "run" / LOG_FILE, "log", GROUPED, Verdicts())
     rows = [row for row in table.rows if not row.learner]
-    back = held_out(rows)
+    back, users, truth = held_out(rows), sorted(log.tastes), log.tastes
     learned = [row for row in rows if row.question not in back]
-    users = sorted(log.tastes)
     accepted = Counter(row.user for row in learned if row.is_accepted)
-    truth, found = log.tastes, {row.user: row.group for row in rows}
-    kmeans = by_kmeans(kernel, learned, users, len(set(truth.values())))
-    runs = more_arms(
-        kernel,
-        rows,
-        folder / "run",
-        {"told": truth, "kmeans": dict(zip(users, map(str, kmeans), strict=True))},
-    )
     run = Run(folder / "run", Run.open(folder / "run").config, kernel)
+    labels = by_kmeans(kernel, learned, users, len(set(truth.values())))
+    kmeans = dict(zip(users, map(str, labels), strict=True))
+    runs = more_arms(kernel, rows, run, {"told": truth, "kmeans": kmeans})
     world = run.loaded.tasks.users
     assert isinstance(world, LoggedUsers)
-    bare = scores_of(kernel, None, world.held_out)
-    auc = {
-        name: as_record(
-            share(pairs_of(world.held_out, scores_of(kernel, one, world.held_out) - bare))
-        )
-        for name, one in runs.items()
+    items = world.held_out
+    bare = scores_of(kernel, None, items)
+    pairs = {
+        name: pairs_of(items, scores_of(kernel, one, items) - bare) for name, one in runs.items()
     }
+    crossed = {
+        f"thirty lines, {cut}": dict(zip(users, own, strict=True))
+        for cut, own in by_cross_prediction(learned, users).items()
+    }
+    found = {"ours": {row.user: row.group for row in rows}, "kmeans": kmeans, **crossed}
     sure = [user for user in users if accepted[user] >= ENOUGH]
-    crossed = by_cross_prediction(learned, users)
-
-    def index(group_of: Mapping[str, Any], among: Sequence[str]) -> float:
-        return rand_index([truth[user] for user in among], [group_of[user] for user in among])
-
-    chances = {
-        user: one["chance"] for group in report["groups"] for user, one in group["users"].items()
-    }
-    majority = {
-        group["name"]: Counter(truth[user] for user in group["users"]).most_common(1)[0][0]
-        for group in report["groups"]
-    }
     return {
         "seed": seed,
         "users": len(users),
         "rows": len(rows),
         "tastes": dict(Counter(truth.values())),
         "seconds": round(seconds, 1),
-        "index": {
-            "ours": index(found, sure),
-            "ours, all users": index(found, users),
-            "kmeans": index(dict(zip(users, kmeans, strict=True)), sure),
-            **{
-                f"thirty lines, {cut}": index(dict(zip(users, own, strict=True)), sure)
-                for cut, own in crossed.items()
-            },
-        },
-        "chances": [
-            [accepted[user], chances[user], majority[found[user]] == truth[user]] for user in users
-        ],
-        "auc": {**report["auc"], **auc},
+        "index": indices(truth, found, sure),
+        "index of all users": indices(truth, found, users),
+        "chances": chances_of(report, truth, accepted),
+        "auc": {**report["auc"], **{name: as_record(share(own)) for name, own in pairs.items()}},
         "advice": report["advice"],
         "gain": report["gain"],
         "kept": asked_new(kernel, run, log, rows),

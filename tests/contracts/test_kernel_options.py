@@ -15,7 +15,7 @@ import torch
 from hosts import PROMPTS, random_weights
 from symbiont_ecology.adapters.adapter import AdapterWeights, OptimizerState
 from symbiont_ecology.base.errors import HostError
-from symbiont_ecology.base.types import Decoding, Fading, LearningBatch, Lesson, Request
+from symbiont_ecology.base.types import Decoding, LearningBatch, Lesson, Request
 from symbiont_ecology.model.backend import lowrank
 from symbiont_ecology.model.kernel import HostKernel
 
@@ -229,27 +229,3 @@ def test_grouped_products_are_the_same_products(
     assert kernel.generate(PROMPTS, [index % 4 for index in range(len(PROMPTS))]) == texts
     for slot, gradient in gradients(kernel, batch).items():
         np.testing.assert_allclose(gradient, reference[slot], atol=1e-5)
-
-
-def test_a_lesson_fades_as_its_answer_moves_away_from_its_reference(load: Load) -> None:
-    kernel = load("llama")
-    batch = lessons(kernel)
-    own = kernel.score(
-        [lesson.prompt for lesson in batch.lessons],
-        [lesson.completion for lesson in batch.lessons],
-        [lesson.slot for lesson in batch.lessons],
-    )
-
-    def gradients_from(distance: float) -> dict[int, np.ndarray]:
-        faded = tuple(
-            dataclasses.replace(lesson, fading=Fading(float(score.sum()) - distance, beta=0.5))
-            for lesson, score in zip(batch.lessons, own, strict=True)
-        )
-        return gradients(kernel, dataclasses.replace(batch, lessons=faded))
-
-    plain = gradients(kernel, batch)
-    for distance in (0.0, 2.0, -2.0):
-        share = 1 / (1 + np.exp(-0.5 * distance))
-        for slot, gradient in gradients_from(distance).items():
-            expected = plain[slot] * 4 * share * (1 - share)
-            np.testing.assert_allclose(gradient, expected, rtol=1e-3, atol=1e-6)

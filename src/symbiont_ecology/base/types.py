@@ -260,28 +260,17 @@ class Completion:
 
 
 @dataclass(frozen=True, slots=True)
-class Fading:
-    """A lesson's weight falls as the completion gets likelier or unlikelier than ``reference``
-    (nats): times 4 · s · (1 − s), where s = 1 ÷ (1 + exp(−``beta`` · distance))."""
-
-    reference: float
-    beta: float
-
-
-@dataclass(frozen=True, slots=True)
 class Lesson:
     """One row to learn from: raise (weight > 0) or lower (weight < 0) the completion's
     log-probability.
 
-    ``weight`` is one number for all tokens of the completion, or one for each token; with
-    ``fading`` it falls as that is achieved.
+    ``weight`` is one number for all tokens of the completion, or one for each token.
     """
 
     prompt: str
     completion: tuple[int, ...]
     slot: int
     weight: float | tuple[float, ...] = 1.0
-    fading: Fading | None = None
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from symbiont_ecology.adapters.adapter import (
     AdapterWeights,
     OptimizerState,
 )
-from symbiont_ecology.base.types import Fading, LearningBatch, LearningStatistics, Lesson
+from symbiont_ecology.base.types import LearningBatch, LearningStatistics, Lesson
 from symbiont_ecology.model.backend.bank import Learners, SlotBank
 from symbiont_ecology.model.backend.lowrank import Adapters
 from symbiont_ecology.model.backend.torch_backend import backend_for
@@ -49,8 +49,7 @@ class Example:
     """A prompt and its completion as token ids, for one owner.
 
     To learn from it: the share of each completion token in the owner's loss, ``weights (tokens,)``;
-    the ``fading`` of these; a ``name`` that tells the examples of one owner apart; the owner's
-    dropout and its seed.
+    a ``name`` that tells the examples of one owner apart; the owner's dropout and its seed.
     """
 
     prompt: np.ndarray
@@ -60,7 +59,6 @@ class Example:
     name: int = 0
     dropout: float = 0.0
     seed: int = 0
-    fading: Fading | None = None
 
 
 def read(
@@ -166,7 +164,6 @@ def _examples(
                 name=counts[slot],
                 dropout=batch.dropout.get(slot, 0.0),
                 seed=batch.dropout_seeds.get(slot, 0),
-                fading=lesson.fading,
             )
         )
         counts[slot] += 1
@@ -202,25 +199,10 @@ def add_gradients(
             # Owners of a piece are consecutive: each one has examples, and these come in order.
             logits, targets = _logits(decoder, piece, packing, learners.adapters, learns_from)
             values = F.cross_entropy(logits, targets, reduction="none")
-            shares = torch.from_numpy(weights).to(decoder.device)
-            if any(example.fading for example in piece):
-                shares = shares * _faded(piece, values.detach(), counts)
-            terms = shares * values
+            terms = torch.from_numpy(weights).to(decoder.device) * values
             terms.sum().backward()  # type: ignore[no-untyped-call]
         losses.index_add_(0, torch.from_numpy(owners), terms.detach().cpu())
     return losses
-
-
-def _faded(examples: Sequence[Example], losses: Tensor, counts: Sequence[int]) -> Tensor:
-    """Return what is left of the weight of each token, ``(tokens,)``."""
-    parts = []
-    for example, own in zip(examples, torch.split(losses, list(counts)), strict=True):
-        if (fading := example.fading) is None:
-            parts.append(torch.ones_like(own))
-        else:
-            share = torch.sigmoid(fading.beta * (-own.sum() - fading.reference))
-            parts.append((4 * share * (1 - share)).expand_as(own))
-    return torch.cat(parts)
 
 
 def _logits(

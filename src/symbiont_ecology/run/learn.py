@@ -241,10 +241,9 @@ def _step(
 def _backpropagated(learners: Sequence[Learner], context: GenerationContext) -> LearnedSlots:
     """Make a step by one backward pass through the host, and charge the call."""
     lessons = tuple(
-        Lesson(lesson.prompt, target.token_ids, learner.slot, target.weight, target.fading)
+        Lesson(lesson.prompt, lesson.target.token_ids, learner.slot, lesson.target.weight)
         for learner in learners
         for lesson in learner.lessons
-        for target in (lesson.target,)
     )
     if not lessons:
         return {}, {}, LearningStatistics()

@@ -67,7 +67,6 @@ ROLES: Mapping[str, str] = {
         userfeedback feedbackrating rating userrating score stars value""",
     "family": "family",
     "group": "",
-    "log_probability": "",
     "learner": "",
     "correction": """correction corrected correctedreply correctedresponse demonstration edited
         editedreply idealresponse idealanswer expectedoutput""",
@@ -121,8 +120,7 @@ log_forms: Registry[LogForm] = Registry("log form", __name__)
 @dataclass(frozen=True, slots=True)
 class LogRow:
     """A reply that a user accepted or refused. ``place`` is its line or row in the file, ``time``
-    is in seconds since 1970, 0 where the table does not say it. ``log_probability`` is how likely
-    the model that is to learn makes the reply before it learns, in nats. A row with a ``learner``
+    is in seconds since 1970, 0 where the table does not say it. A row with a ``learner``
     is no verdict of its user: the adapter of this group learns the reply."""
 
     place: int
@@ -136,7 +134,6 @@ class LogRow:
     comment: str = ""
     time: float = 0.0
     group: str = ""
-    log_probability: float | None = None
     learner: str = ""
 
     @property
@@ -149,8 +146,7 @@ class LogRow:
         """The row, and a row with the reply that the user wanted, as if it had been accepted."""
         if self.correction in ("", self.reply):
             return (self,)
-        wanted = replace(self, reply=self.correction, is_accepted=True, correction="")
-        return self, replace(wanted, log_probability=None)
+        return self, replace(self, reply=self.correction, is_accepted=True, correction="")
 
 
 @dataclass(frozen=True)
@@ -292,7 +288,6 @@ def _plain(row: LogRow) -> dict[str, object]:
         "comment": row.comment,
         "time": row.time or None,
         "group": row.group,
-        "log_probability": row.log_probability,
         "learner": row.learner,
     }
     return fields | {name: value for name, value in others.items() if value not in ("", None)}
@@ -341,7 +336,6 @@ def _row(
         comment,
         seconds_of(cells["time"]),
         _label(cells["group"]),
-        None if cells["log_probability"] is None else float(str(cells["log_probability"])),
         _label(cells["learner"]),
     )
 

@@ -240,7 +240,7 @@ class LoggedUsers(DataUsers):
         """Return a reply for the adapter of a group, which nobody will remember. Groups are founded
         in the order of their names, and are organelles of these numbers."""
         founder = f"o{list(self.groups).index(row.learner) + 1}"
-        reply = LoggedReply(row.reply, row.is_accepted, founder, row.log_probability)
+        reply = LoggedReply(row.reply, row.is_accepted, founder)
         return replace(task.item(row.question, DEPTH), user="", logged=reply)
 
     @property
@@ -264,7 +264,7 @@ class LoggedUsers(DataUsers):
         for row, task in pairs:
             parts.append((read[row.user] + 0.5) / counts[row.user])
             read[row.user] += 1
-            reply = LoggedReply(row.reply, row.is_accepted, log_probability=row.log_probability)
+            reply = LoggedReply(row.reply, row.is_accepted)
             items.append(replace(task.item(row.question, DEPTH), logged=reply))
         return [items[place] for place in sorted(range(len(items)), key=parts.__getitem__)]
 

@@ -19,7 +19,6 @@ from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.base.types import (
     Completions,
     Decoding,
-    Fading,
     Item,
     LearningStatistics,
     Request,
@@ -66,15 +65,14 @@ class Experience:
 class WeightedTarget:
     """Raise (weight > 0) or lower (weight < 0) the log-probability of this answer to this item.
 
-    ``weight`` is one number for the whole answer, or one for each token, and may fade
-    (``Lesson.fading``). ``extra`` is the rollout's.
+    ``weight`` is one number for the whole answer, or one for each token. ``extra`` is the
+    rollout's.
     """
 
     item: Item
     token_ids: tuple[int, ...]
     weight: float | tuple[float, ...]
     extra: object = None
-    fading: Fading | None = None
 
     @classmethod
     def of(cls, rollout: Rollout, weight: float | tuple[float, ...]) -> WeightedTarget:

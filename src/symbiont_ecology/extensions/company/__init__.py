@@ -5,14 +5,10 @@
 ``grouping``   which users want the same, how surely, and in words
 ``measures``   what adapters and their controls make of rows that nobody learned
 ``report``     all of it as plain values, and as pages
-``kto``        learning from refusals
 """
 
 from symbiont_ecology.base.extension import Command, Extension
 
 _HERE = "symbiont_ecology.extensions.company"
 
-EXTENSION = Extension(
-    parts={"learning rule": (f"{_HERE}.kto",)},
-    commands={"learn-from": Command(f"{_HERE}.cli:learn_from", panel="Run")},
-)
+EXTENSION = Extension(commands={"learn-from": Command(f"{_HERE}.cli:learn_from", panel="Run")})

@@ -98,7 +98,7 @@ def _can_go_on(place: Path, *, rows: Sequence[LogRow], plan: Plan) -> bool:
     if not (place / LOG_FILE).exists():
         return is_free_for(place, plan(rows, place / LOG_FILE))
     kept = read_log(place / LOG_FILE, str(place), GROUPED, Verdicts()).rows
-    plain = (replace(row, group="", log_probability=None) for row in kept if not row.learner)
+    plain = (replace(row, group="") for row in kept if not row.learner)
     are_same = as_lines(plain) == as_lines(rows)
     return are_same and is_free_for(place, plan(kept, place / LOG_FILE))
 
@@ -111,7 +111,7 @@ def _learned(
     from symbiont_ecology import Run
     from symbiont_ecology.extensions.company.grouping import group_users
     from symbiont_ecology.extensions.company.measures import ARMS, OURS, arms_of
-    from symbiont_ecology.extensions.company.plan import LOG_FILE, draft, read_by, sketcher_of
+    from symbiont_ecology.extensions.company.plan import LOG_FILE, draft, sketcher_of
     from symbiont_ecology.tasks.log_rows import as_lines
     from symbiont_ecology.tasks.logs import held_out
 
@@ -124,8 +124,6 @@ def _learned(
     tell(f"loading the host {config.host.model} …")
     kernel, kept_back = Run(folder, config).kernel, held_out(rows)
     learned = [one for row in rows if row.question not in kept_back for one in row.lessons]
-    tell(f"reading {len(rows)} replies …")
-    rows = read_by(kernel, config, rows)
     tell(f"grouping users by {len(learned)} verdicts …")
     users = {row.user for row in rows}
     sketcher = sketcher_of(kernel)

@@ -17,18 +17,18 @@ import numpy as np
 from symbiont_ecology.base.config_layers import with_known_keys
 from symbiont_ecology.base.errors import ConfigError, DataError
 from symbiont_ecology.base.registry import MAX_RANK, kind_of
-from symbiont_ecology.base.types import HOST_SLOT, last_turn, without_turns
+from symbiont_ecology.base.types import last_turn, without_turns
 from symbiont_ecology.cli.run import lengths_of, reader_of
 from symbiont_ecology.model.kernel import HostKernel
 from symbiont_ecology.run.config import RunConfig, compose
 from symbiont_ecology.tasks import task_sources
 from symbiont_ecology.tasks.log_rows import LogRow, LogTable, as_lines
-from symbiont_ecology.tasks.logs import DEPTH, MAX_FAMILIES, LogTask, LogTasks, held_out
+from symbiont_ecology.tasks.logs import MAX_FAMILIES, LogTask, LogTasks, held_out
 from symbiont_ecology.tasks.synthetic.styles import prompt_styles
 
 LOG_PRESET, LOG_FILE = "habitats/log", "log.jsonl"
 """The preset; and the rows that are learned, in the folder of the run: a log in its plain form."""
-GROUPED = {role: role for role in ("group", "log_probability", "learner")}
+GROUPED = {role: role for role in ("group", "learner")}
 """Columns of such a log that no table of somebody else has."""
 MAX_SLOTS, MAX_THREADS = 24, 8
 """Adapters in memory at once, and threads of a real model."""
@@ -179,15 +179,3 @@ def sketcher_of(kernel: HostKernel) -> Callable[[Sequence[LogRow]], np.ndarray] 
         return kernel.sketch([without_turns(row.prompt) for row in rows], answers)
 
     return sketches
-
-
-def read_by(kernel: HostKernel, config: RunConfig, rows: Sequence[LogRow]) -> list[LogRow]:
-    """Return the rows, each with the log-probability of its reply by the bare host."""
-    task = LogTask.of("log", "log", rows).in_style(prompt_styles.build(config.tasks.style))
-    prompts = [task.item(row.question, DEPTH).prompt for row in rows]
-    answers = kernel.encode_answers([row.reply for row in rows])
-    scores = kernel.score(prompts, answers, HOST_SLOT)
-    return [
-        replace(row, log_probability=round(float(score.sum()), 3))
-        for row, score in zip(rows, scores, strict=True)
-    ]
